@@ -1,0 +1,103 @@
+// A policy is a pure function from sizes and options to a compute plan, with its options and
+// promises as data. It knows no clock, device, file, trace or other policy; scheduler/compile.h
+// does the rest. Registered by one line in policies/register_all.cpp.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/compute_plan.h"
+#include "ir/ids.h"
+#include "ir/status.h"
+
+namespace xpipe::scheduler {
+
+using Options = std::map<std::string, std::string>;
+
+/// One `--set name=value`.
+struct OptionSpec {
+  std::string name;
+  std::vector<std::string> values;  ///< the legal ones, in order
+  std::string default_value;
+  std::string help;
+};
+
+/// What is asked of a policy. Options are complete (defaults filled in) and legal:
+/// resolve_options() has seen to that before the policy runs.
+struct PlanRequest {
+  std::uint32_t stages = 1;         ///< D
+  std::uint32_t micro_batches = 1;  ///< T
+  std::uint32_t mini_batches = 1;   ///< N
+  Options options;
+};
+
+/// A promise about one stage in steady state; tests hold every schedule against it.
+struct StagePromise {
+  std::uint32_t in_flight = 0;      ///< micro-batches between forward and backward, at most
+  std::uint32_t versions_held = 0;  ///< weight storages at the peak, master included, at most
+  /// Staleness (design.md §3) of the weights read; the largest over the micro-batches of a
+  /// mini-batch, which is the first one's.
+  std::uint32_t forward_staleness = 0;
+  std::uint32_t backward_staleness = 0;
+  ir::Distance predict_forward = 0;  ///< distances; 0: does not predict
+  ir::Distance predict_backward = 0;
+};
+
+struct Promises {
+  /// The trajectory equals sequential training with gradient accumulation.
+  bool equals_sequential = false;
+  /// Bubble over total of the whole segment on equal stages without communication:
+  /// numerator / denominator.
+  std::uint64_t bubble_numerator = 0;
+  std::uint64_t bubble_denominator = 1;
+  std::vector<StagePromise> stages;  ///< by StageId
+};
+
+/// The promises as formulas, for people: printed by `xpipe policies`.
+struct PromiseText {
+  std::string bubble;
+  std::string in_flight;
+  std::string versions_held;
+  std::string staleness;
+  std::string prediction;
+};
+
+struct Policy {
+  std::string name;
+  std::string summary;
+  std::string source;  ///< paper, section
+  std::vector<OptionSpec> options;
+  bool whole_mini_batch = false;  ///< the unit is the mini-batch: runs with T = 1 (design.md §10)
+  PromiseText promise_text;
+  /// Requires: sizes >= 1. Returns the plan, or Usage when the sizes are impossible for it.
+  ir::Result<ir::ComputePlan> (*plan)(const PlanRequest&) = nullptr;
+  Promises (*promises)(const PlanRequest&) = nullptr;
+};
+
+class PolicyRegistry {
+ public:
+  /// Requires: no policy of that name yet.
+  void add(Policy policy);
+
+  /// Errors: Usage, naming the policies there are and the nearest name.
+  [[nodiscard]] ir::Result<const Policy*> find(std::string_view name) const;
+
+  /// In the order of registration.
+  [[nodiscard]] const std::vector<Policy>& all() const { return policies_; }
+
+ private:
+  std::vector<Policy> policies_;
+};
+
+/// Fills in defaults. Errors: Usage for every unknown option or illegal value, with the legal ones.
+[[nodiscard]] ir::Result<Options> resolve_options(const Policy& policy, const Options& given);
+
+/// The candidate nearest to `word` by edit distance when it is near enough to be a slip (J1).
+[[nodiscard]] std::optional<std::string> nearest_name(std::string_view word,
+                                                      const std::vector<std::string>& candidates);
+
+}  // namespace xpipe::scheduler
