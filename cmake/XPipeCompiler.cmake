@@ -1,0 +1,42 @@
+# Language, warnings, sanitizers and ccache: the same for every target.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+find_program(XPIPE_CCACHE ccache)
+mark_as_advanced(XPIPE_CCACHE)
+if(XPIPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # Paths relative to the clone, so that a second clone hits; the sloppiness that ccache's manual
+  # asks for with precompiled headers.
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      "${CMAKE_COMMAND}" -E env
+      "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
+      "CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime"
+      "${XPIPE_CCACHE}")
+endif()
+
+# Flags that every target of ours gets; third-party headers are SYSTEM and stay quiet.
+add_library(xpipe_flags INTERFACE)
+target_compile_features(xpipe_flags INTERFACE cxx_std_20)
+target_compile_options(
+  xpipe_flags
+  INTERFACE
+    -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+    # A new kind must be handled wherever kinds are switched over: never a mere warning.
+    -Werror=switch -Werror=return-type
+    # g++ 12 warns of overlapping copies inside std::string's own operator+ (GCC bug 105651).
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+    $<$<BOOL:${XPIPE_WARNINGS_AS_ERRORS}>:-Werror>)
+
+if(XPIPE_SANITIZE)
+  add_compile_options(-fsanitize=${XPIPE_SANITIZE} -fno-omit-frame-pointer
+                      -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${XPIPE_SANITIZE})
+endif()

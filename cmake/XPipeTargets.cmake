@@ -1,0 +1,61 @@
+# xpipe_add_library(<folder>
+#                   [HEADERS file...] [SOURCES file...]
+#                   [PUBLIC target...] [PRIVATE target...])
+#
+# Declares library xpipe_<folder> with its alias xpipe::<folder>. Files are named relative to the
+# folder whose CMakeLists.txt calls; PUBLIC is what the headers include, PRIVATE what only the .cpp
+# files do. Includes are written from the root of the tree. Headers form a file set, so that target
+# all_verify_interface_header_sets compiles each of them alone. Without sources the library is
+# headers only.
+function(xpipe_add_library folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;PUBLIC;PRIVATE")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "xpipe_add_library(${folder}): what is '${arg_UNPARSED_ARGUMENTS}'?")
+  endif()
+
+  set(target xpipe_${folder})
+  if(arg_SOURCES)
+    add_library(${target} STATIC ${arg_SOURCES})
+    set(scope PUBLIC)
+    target_link_libraries(${target} PRIVATE xpipe_flags ${arg_PRIVATE})
+  else()
+    add_library(${target} INTERFACE)
+    set(scope INTERFACE)
+  endif()
+  add_library(xpipe::${folder} ALIAS ${target})
+
+  target_link_libraries(${target} ${scope} ${arg_PUBLIC})
+  target_include_directories(${target} ${scope} "${PROJECT_SOURCE_DIR}")
+  if(arg_HEADERS)
+    target_sources(
+      ${target}
+      ${scope}
+      FILE_SET
+      HEADERS
+      BASE_DIRS
+      "${PROJECT_SOURCE_DIR}"
+      FILES
+      ${arg_HEADERS})
+    set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  endif()
+endfunction()
+
+# xpipe_use_torch_header(<target>)
+#
+# Gives a target that includes torch the precompiled torch/torch.h: the first such target compiles
+# it, the others reuse it (20 s a file otherwise).
+function(xpipe_use_torch_header target)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "INTERFACE_LIBRARY")
+    return()
+  endif()
+  # What ccache needs to see a precompiled header's content.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)
+  get_property(owner GLOBAL PROPERTY XPIPE_TORCH_HEADER_OWNER)
+  if(owner)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  else()
+    target_precompile_headers(${target} PRIVATE <torch/torch.h>)
+    set_property(GLOBAL PROPERTY XPIPE_TORCH_HEADER_OWNER ${target})
+  endif()
+endfunction()
