@@ -1,5 +1,6 @@
-// A cluster: devices and the links between them. Read from `xpipe.cluster` JSON (ir/cluster_json.h);
-// plain values, no arithmetic: what a transfer costs is scheduler/link_model.h.
+// A cluster: devices and the links between them. Read from `xpipe.cluster` JSON
+// (ir/cluster_json.h); plain values, no arithmetic: what a transfer costs is
+// scheduler/link_model.h.
 #pragma once
 
 #include <cstdint>

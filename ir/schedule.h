@@ -53,10 +53,10 @@ struct StageInfo {
 };
 
 struct Schedule {
-  std::string policy;                                         ///< which policy wrote it
+  std::string policy;                                        ///< which policy wrote it
   std::vector<std::pair<std::string, std::string>> options;  ///< its options, sorted by name
-  std::uint32_t micro_batches = 1;                            ///< T, per mini-batch
-  std::uint32_t mini_batches = 0;                             ///< N, in this segment
+  std::uint32_t micro_batches = 1;                           ///< T, per mini-batch
+  std::uint32_t mini_batches = 0;                            ///< N, in this segment
   std::uint32_t devices = 0;
   std::vector<StageInfo> stages;  ///< by StageId
   std::vector<Task> tasks;        ///< by TaskId

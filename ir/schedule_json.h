@@ -20,9 +20,9 @@ namespace xpipe::ir {
 /// The same schedule gives the same bytes.
 [[nodiscard]] std::string schedule_to_json(const Schedule& schedule);
 
-/// Strict: unknown or doubled keys, wrong types, numbers out of range, too deep nesting are refused.
-/// Errors: BadInput, every fault with its JSON path (or line and column where it is not JSON).
-/// The result is readable, not yet legal: run validate() on it.
+/// Strict: unknown or doubled keys, wrong types, numbers out of range, too deep nesting are
+/// refused. Errors: BadInput, every fault with its JSON path (or line and column where it is not
+/// JSON). The result is readable, not yet legal: run validate() on it.
 [[nodiscard]] Result<Schedule> schedule_from_json(std::string_view text, std::string_view file);
 
 }  // namespace xpipe::ir

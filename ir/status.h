@@ -68,7 +68,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}  // NOLINT(google-explicit-constructor)
 
   Result(Error error) : state_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
 

@@ -1,6 +1,7 @@
-// The cost model: how long each task of a schedule takes and how many bytes it moves. One function
-// answers "what does this task cost", for the simulator, the executor's virtual device and the
-// planner alike. Built from a profile (scheduler/stage_costs.h) or from two numbers.
+// The cost model: how long each task of a schedule takes and how many bytes it
+// moves. One function answers "what does this task cost", for the simulator,
+// the executor's virtual device and the planner alike. Built from a profile
+// (scheduler/stage_costs.h) or from two numbers.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace xpipe::scheduler {
 
-/// What one stage costs on its device, for one micro-batch (T = 1: one mini-batch) or one step.
+/// What one stage costs on its device, for one micro-batch (T = 1: one
+/// mini-batch) or one step.
 struct StageCosts {
   ir::Nanos forward = 0;
   ir::Nanos backward_input = 0;
@@ -22,10 +24,10 @@ struct StageCosts {
   ir::Nanos step = 0;
   ir::Nanos predict = 0;
   ir::Nanos stash = 0;
-  ir::Bytes parameter_bytes = 0;        ///< one copy of the stage's weights
-  ir::Bytes optimizer_bytes = 0;        ///< moments and the like
-  ir::Bytes saved_bytes = 0;            ///< activations of one micro-batch in flight
-  ir::Bytes saved_for_weight_bytes = 0; ///< of those, what a split backward keeps until its W
+  ir::Bytes parameter_bytes = 0;         ///< one copy of the stage's weights
+  ir::Bytes optimizer_bytes = 0;         ///< moments and the like
+  ir::Bytes saved_bytes = 0;             ///< activations of one micro-batch in flight
+  ir::Bytes saved_for_weight_bytes = 0;  ///< of those, what a split backward keeps until its W
 
   bool operator==(const StageCosts&) const = default;
 };
@@ -46,14 +48,16 @@ struct CostModel {
   std::vector<std::string> notes;  ///< assumptions, to be printed: "predictions are free: ..."
 };
 
-/// How long `task` occupies its lane. A send takes bytes / bandwidth (half up to the nearest
-/// nanosecond; unknown bytes count as 0); a receive takes no time of its own.
+/// How long `task` occupies its lane. A send takes bytes / bandwidth (half up
+/// to the nearest nanosecond; unknown bytes count as 0); a receive takes no
+/// time of its own.
 [[nodiscard]] ir::Nanos duration(const CostModel& costs,
                                  const ir::Schedule& schedule,
                                  const ir::Task& task);
 
-/// The delay on top of `from`'s end before `to` may start: the link's latency from a send to its
-/// receive, else 0. The sender's lane is free meanwhile (field case G1).
+/// The delay on top of `from`'s end before `to` may start: the link's latency
+/// from a send to its receive, else 0. The sender's lane is free meanwhile
+/// (field case G1).
 [[nodiscard]] ir::Nanos edge_delay(const CostModel& costs,
                                    const ir::Schedule& schedule,
                                    const ir::Edge& edge);

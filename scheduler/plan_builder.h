@@ -1,5 +1,6 @@
-// Builds a ComputePlan op by op and keeps count of each stage's master version, so that a policy
-// says "newest" or "predicted for this mini-batch" and not numbers.
+// Builds a ComputePlan op by op and keeps count of each stage's master version,
+// so that a policy says "newest" or "predicted for this mini-batch" and not
+// numbers.
 //
 //   PlanBuilder plan(request.stages, T, N);
 //   plan.forward(k, j, plan.newest(k));
@@ -26,9 +27,9 @@ class PlanBuilder {
   [[nodiscard]] ir::WantedWeights newest(std::uint32_t stage) const;
   [[nodiscard]] static ir::WantedWeights version(ir::Version version);
 
-  /// The copy predicted from `from`, `distance` steps ahead, for the passes of one mini-batch. The
-  /// first op that wants it makes it, so the master must be at `from` there. Distance 0 is
-  /// version(from).
+  /// The copy predicted from `from`, `distance` steps ahead, for the passes of
+  /// one mini-batch. The first op that wants it makes it, so the master must be
+  /// at `from` there. Distance 0 is version(from).
   [[nodiscard]] static ir::WantedWeights predicted(ir::Version from,
                                                    ir::Distance distance,
                                                    ir::Pass pass,

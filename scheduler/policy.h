@@ -1,6 +1,7 @@
-// A policy is a pure function from sizes and options to a compute plan, with its options and
-// promises as data. It knows no clock, device, file, trace or other policy; scheduler/compile.h
-// does the rest. Registered by one line in policies/register_all.cpp.
+// A policy is a pure function from sizes and options to a compute plan, with
+// its options and promises as data. It knows no clock, device, file, trace or
+// other policy; scheduler/compile.h does the rest. Registered by one line in
+// policies/register_all.cpp.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +19,23 @@ namespace xpipe::scheduler {
 
 using Options = std::map<std::string, std::string>;
 
+/// The legal values of a numeric option, both ends included.
+struct NumberRange {
+  double low = 0.0;
+  double high = 0.0;
+};
+
 /// One `--set name=value`.
 struct OptionSpec {
   std::string name;
-  std::vector<std::string> values;  ///< the legal ones, in order
+  std::vector<std::string> values;  ///< the legal ones, in order; empty for a number
   std::string default_value;
   std::string help;
+  std::optional<NumberRange> range;  ///< for a number
 };
 
-/// What is asked of a policy. Options are complete (defaults filled in) and legal:
-/// resolve_options() has seen to that before the policy runs.
+/// What is asked of a policy. Options are complete (defaults filled in) and
+/// legal: resolve_options() has seen to that before the policy runs.
 struct PlanRequest {
   std::uint32_t stages = 1;         ///< D
   std::uint32_t micro_batches = 1;  ///< T
@@ -35,12 +43,13 @@ struct PlanRequest {
   Options options;
 };
 
-/// A promise about one stage in steady state; tests hold every schedule against it.
+/// A promise about one stage in steady state; tests hold every schedule against
+/// it.
 struct StagePromise {
   std::uint32_t in_flight = 0;      ///< micro-batches between forward and backward, at most
   std::uint32_t versions_held = 0;  ///< weight storages at the peak, master included, at most
-  /// Staleness (design.md §3) of the weights read; the largest over the micro-batches of a
-  /// mini-batch, which is the first one's.
+  /// Staleness (design.md §3) of the weights read; the largest over the
+  /// micro-batches of a mini-batch, which is the first one's.
   std::uint32_t forward_staleness = 0;
   std::uint32_t backward_staleness = 0;
   ir::Distance predict_forward = 0;  ///< distances; 0: does not predict
@@ -50,8 +59,8 @@ struct StagePromise {
 struct Promises {
   /// The trajectory equals sequential training with gradient accumulation.
   bool equals_sequential = false;
-  /// Bubble over total of the whole segment on equal stages without communication:
-  /// numerator / denominator.
+  /// Bubble over total of the whole segment on equal stages without
+  /// communication: numerator / denominator.
   std::uint64_t bubble_numerator = 0;
   std::uint64_t bubble_denominator = 1;
   std::vector<StagePromise> stages;  ///< by StageId
@@ -73,7 +82,8 @@ struct Policy {
   std::vector<OptionSpec> options;
   bool whole_mini_batch = false;  ///< the unit is the mini-batch: runs with T = 1 (design.md §10)
   PromiseText promise_text;
-  /// Requires: sizes >= 1. Returns the plan, or Usage when the sizes are impossible for it.
+  /// Requires: sizes >= 1. Returns the plan, or Usage when the sizes are
+  /// impossible for it.
   ir::Result<ir::ComputePlan> (*plan)(const PlanRequest&) = nullptr;
   Promises (*promises)(const PlanRequest&) = nullptr;
 };
@@ -93,10 +103,12 @@ class PolicyRegistry {
   std::vector<Policy> policies_;
 };
 
-/// Fills in defaults. Errors: Usage for every unknown option or illegal value, with the legal ones.
+/// Fills in defaults. Errors: Usage for every unknown option or illegal value,
+/// with the legal ones.
 [[nodiscard]] ir::Result<Options> resolve_options(const Policy& policy, const Options& given);
 
-/// The candidate nearest to `word` by edit distance when it is near enough to be a slip (J1).
+/// The candidate nearest to `word` by edit distance when it is near enough to
+/// be a slip (J1).
 [[nodiscard]] std::optional<std::string> nearest_name(std::string_view word,
                                                       const std::vector<std::string>& candidates);
 

@@ -23,10 +23,10 @@ std::vector<std::uint32_t> row_begins(const std::vector<std::uint32_t>& counts) 
 
 }  // namespace
 
-TaskGraph::TaskGraph(const ir::Schedule& schedule)
-    : predecessor_count_(schedule.tasks.size(), 0) {
+TaskGraph::TaskGraph(const ir::Schedule& schedule) : predecessor_count_(schedule.tasks.size(), 0) {
   std::vector<std::uint32_t> successor_count(schedule.tasks.size(), 0);
-  // Calls fn(from, to) for every pair; edges first so that rows keep the documented order.
+  // Calls fn(from, to) for every pair; edges first so that rows keep the
+  // documented order.
   const auto each_pair = [&schedule](auto&& fn) {
     for (const ir::Edge& edge : schedule.edges) {
       fn(edge.from, edge.to);

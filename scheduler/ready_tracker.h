@@ -1,5 +1,6 @@
-// Who may start: the one place where readiness is decided, for the simulator and the executor
-// alike. A task is ready when its predecessor in its lane and all its edge predecessors are done.
+// Who may start: the one place where readiness is decided, for the simulator
+// and the executor alike. A task is ready when its predecessor in its lane and
+// all its edge predecessors are done.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +12,22 @@
 
 namespace xpipe::scheduler {
 
-/// Successors and predecessor counts of every task, lanes included, in compressed rows.
+/// Successors and predecessor counts of every task, lanes included, in
+/// compressed rows.
 class TaskGraph {
  public:
-  /// Requires: a schedule whose ids are in range. `schedule` need not outlive the graph.
+  /// Requires: a schedule whose ids are in range. `schedule` need not outlive
+  /// the graph.
   explicit TaskGraph(const ir::Schedule& schedule);
 
   [[nodiscard]] std::size_t size() const { return predecessor_count_.size(); }
 
-  /// Edge successors first, in the order of Schedule::edges, then the successor in the lane.
+  /// Edge successors first, in the order of Schedule::edges, then the successor
+  /// in the lane.
   [[nodiscard]] std::span<const ir::TaskId> successors(ir::TaskId task) const;
 
-  /// Edge predecessors in the order of Schedule::edges, then the predecessor in the lane.
+  /// Edge predecessors in the order of Schedule::edges, then the predecessor in
+  /// the lane.
   [[nodiscard]] std::span<const ir::TaskId> predecessors(ir::TaskId task) const;
 
   [[nodiscard]] std::uint32_t predecessor_count(ir::TaskId task) const {
@@ -46,8 +51,8 @@ class ReadyTracker {
   /// The tasks with no predecessors, in the order of ids.
   [[nodiscard]] std::vector<ir::TaskId> initially_ready() const;
 
-  /// Marks `task` done and calls `on_ready(TaskId)` for each task that this makes ready, in the
-  /// order of TaskGraph::successors.
+  /// Marks `task` done and calls `on_ready(TaskId)` for each task that this
+  /// makes ready, in the order of TaskGraph::successors.
   template <typename OnReady>
   void done(ir::TaskId task, OnReady&& on_ready) {
     ++done_;
@@ -73,8 +78,8 @@ class ReadyTracker {
   std::size_t done_ = 0;
 };
 
-/// A topological order of all tasks (lanes and edges), the smallest id first among the ready ones.
-/// Requires: a legal schedule.
+/// A topological order of all tasks (lanes and edges), the smallest id first
+/// among the ready ones. Requires: a legal schedule.
 [[nodiscard]] std::vector<ir::TaskId> topological_order(const TaskGraph& graph);
 
 }  // namespace xpipe::scheduler

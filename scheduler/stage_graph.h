@@ -1,5 +1,5 @@
-// Which stages exchange tensors, and how many bytes: what the communication pass needs to know of
-// a model that has been cut into stages.
+// Which stages exchange tensors, and how many bytes: what the communication
+// pass needs to know of a model that has been cut into stages.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,10 @@
 
 namespace xpipe::scheduler {
 
-/// Everything that stage `from` hands to stage `to` (from < to) for one micro-batch; the backward
-/// carries as many bytes the other way. A tensor needed on several later stages counts once for
-/// each of them (design.md §10, Cuts).
+/// Everything that stage `from` hands to stage `to` (from < to) for one
+/// micro-batch; the backward carries as many bytes the other way. A tensor
+/// needed on several later stages counts once for each of them (design.md §10,
+/// Cuts).
 struct StageLink {
   ir::StageId from{};
   ir::StageId to{};
@@ -25,7 +26,8 @@ struct StageGraph {
   std::vector<StageLink> links;  ///< sorted by (from, to), no pair twice
 };
 
-/// Stage k feeds stage k + 1, bytes unknown: the graph when there is no profile.
+/// Stage k feeds stage k + 1, bytes unknown: the graph when there is no
+/// profile.
 [[nodiscard]] StageGraph chain_of(std::uint32_t stages);
 
 }  // namespace xpipe::scheduler

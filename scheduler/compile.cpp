@@ -1,0 +1,105 @@
+#include "scheduler/compile.h"
+
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "ir/validate.h"
+#include "scheduler/communication_pass.h"
+#include "scheduler/weights_pass.h"
+
+namespace xpipe::scheduler {
+
+namespace {
+
+using ir::Error;
+using ir::ErrorKind;
+
+/// One compute operation is at most a handful of tasks, and a TaskId has 32
+/// bits.
+constexpr std::uint64_t kMaxComputeOps = std::uint64_t{1} << 28;
+
+ir::Status check_sizes(const PlanRequest& request) {
+  Error error{ErrorKind::Usage, {}};
+  const auto require = [&error](const char* option, std::uint32_t value, std::uint32_t most) {
+    if (value < 1 || value > most) {
+      error.diagnostics.push_back({"size", option,
+                                   "found " + std::to_string(value) +
+                                       ", expected a whole number from 1 to " +
+                                       std::to_string(most)});
+    }
+  };
+  require("--stages", request.stages, std::numeric_limits<std::uint16_t>::max());
+  require("--micro-batches", request.micro_batches, 1U << 24);
+  require("--mini-batches", request.mini_batches, 1U << 24);
+  if (error.diagnostics.empty()) {
+    const std::uint64_t ops = std::uint64_t{2} * request.stages * request.micro_batches;
+    if (ops > kMaxComputeOps / request.mini_batches) {
+      error.diagnostics.push_back({"size", "--mini-batches",
+                                   "stages x micro-batches x mini-batches make more than " +
+                                       std::to_string(kMaxComputeOps) +
+                                       " compute tasks, too many for one segment; simulate fewer "
+                                       "mini-batches"});
+    }
+  }
+  return error.diagnostics.empty() ? ir::Status() : ir::Status(error);
+}
+
+}  // namespace
+
+ir::Result<ir::Schedule> compile(const Policy& policy,
+                                 const PlanRequest& request,
+                                 const StageGraph& graph) {
+  if (ir::Status sizes = check_sizes(request); !sizes.ok()) {
+    return sizes.error();
+  }
+  ir::Result<Options> options = resolve_options(policy, request.options);
+  if (!options.ok()) {
+    return options.error();
+  }
+  PlanRequest complete = request;
+  complete.options = options.value();
+  if (policy.whole_mini_batch) {
+    complete.micro_batches = 1;
+  }
+  ir::Result<ir::ComputePlan> plan = policy.plan(complete);
+  if (!plan.ok()) {
+    return plan.error();
+  }
+  ir::Result<ir::Schedule> schedule =
+      compile_plan(plan.value(), graph, policy.name, complete.options);
+  if (!schedule.ok()) {
+    return schedule.error();
+  }
+  if (ir::Status legal = ir::check_legal(schedule.value()); !legal.ok()) {
+    Error error = legal.error();
+    error.kind = ErrorKind::Internal;
+    return error;
+  }
+  return schedule;
+}
+
+ir::Result<ir::Schedule> compile_plan(const ir::ComputePlan& plan,
+                                      const StageGraph& graph,
+                                      const std::string& name,
+                                      const Options& options) {
+  XPIPE_CHECK(graph.stages == plan.placement.size())
+      << "a graph of " << graph.stages << " stages for a plan of " << plan.placement.size();
+  ir::Result<ComputeLanes> compute = assign_weights(plan);
+  if (!compute.ok()) {
+    return compute.error();
+  }
+  ir::Schedule schedule;
+  schedule.policy = name;
+  schedule.options.assign(options.begin(), options.end());
+  schedule.micro_batches = plan.micro_batches;
+  schedule.mini_batches = plan.mini_batches;
+  schedule.devices = static_cast<std::uint32_t>(plan.devices.size());
+  for (std::size_t k = 0; k < plan.placement.size(); ++k) {
+    schedule.stages.push_back({plan.placement[k], compute.value().slots[k]});
+  }
+  add_lanes_and_communication(compute.value(), graph, schedule);
+  return schedule;
+}
+
+}  // namespace xpipe::scheduler
