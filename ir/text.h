@@ -22,8 +22,13 @@
 //   receive 0>1: 1RECV_F0 ...
 //   edges: 0F0>0SEND_F0 0SEND_F0>1RECV_F0 ...
 //
-// In edges a task is named by its text up to the bracket, plus the peer where that is needed to
-// tell two sends apart.
+// In edges a task is named by its text up to the bracket, plus the peer where it is not the usual
+// one. A name that two tasks share is written in full (1RELEASE2[s3]), and twins are counted
+// (1RELEASE2[s3]#1 is the second in the order of ids).
+// Tasks get their ids in the order of the file. A schedule whose ids are in another order has a
+// line `ids: 0-3 7 9-11` after each lane with tasks, which gives the ids of that lane's tasks.
+// Lines that start with # and empty lines are skipped, CR LF is read as LF, a byte order mark is
+// refused. In policy and options, backslash escapes stand for what a line cannot hold: \xHH.
 #pragma once
 
 #include <string>
@@ -37,13 +42,18 @@ namespace xpipe::ir {
 
 [[nodiscard]] std::string to_text(const Task& task);
 
-/// The inverse of to_text; strict: the whole token, decimal digits, nothing else. The lane of the
-/// result is LaneId{0}; lanes are a schedule's business.
+/// The inverse of to_text; strict: the whole token, decimal digits without leading zeros, nothing
+/// else. A compute task must say which weights it reads: PyTorch's bare `1F0` is refused, as
+/// guessing slot and version would be wrong in silence. The lane of the result is LaneId{0}; lanes
+/// are a schedule's business. Errors: BadInput, code "token", with the character of the token.
 [[nodiscard]] Result<Task> task_from_text(std::string_view token);
 
+/// Requires: every task in exactly one lane and all ids in range (validate()'s shape level).
+/// from_text(to_text(s)) == s.
 [[nodiscard]] std::string schedule_to_text(const Schedule& schedule);
 
-/// Errors: BadInput, every fault with "line L, column C". `file` names the source in messages.
+/// Errors: BadInput, every fault with "line L, column C" (in bytes, from 1). `file` names the
+/// source in messages. Edges are sorted; otherwise the result is as written: run validate() on it.
 [[nodiscard]] Result<Schedule> schedule_from_text(std::string_view text, std::string_view file);
 
 }  // namespace xpipe::ir
