@@ -62,6 +62,16 @@ struct CostModel {
                                    const ir::Schedule& schedule,
                                    const ir::Edge& edge);
 
+/// The link from one device to another; nullptr when the model has none. Points into `costs`.
+[[nodiscard]] const ir::LinkSpec* find_link(const CostModel& costs,
+                                            ir::DeviceId from,
+                                            ir::DeviceId to);
+
+/// Whether the model prices every task of `schedule`: a stage for each stage, a link for each lane
+/// that sends, and a sum of all times that fits in ir::Nanos (292 years), so that no replay can
+/// overflow. Errors: Illegal, every stage and link that is missing.
+ir::Status check_costs(const CostModel& costs, const ir::Schedule& schedule);
+
 /// bytes / bandwidth in nanoseconds, half up; 0 with infinite bandwidth.
 [[nodiscard]] ir::Nanos transfer_time(const ir::LinkSpec& link, ir::Bytes bytes);
 

@@ -1,0 +1,165 @@
+#include "scheduler/cost_model.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "ir/task.h"
+#include "scheduler/rounding.h"
+
+namespace xpipe::scheduler {
+
+namespace {
+
+using ir::DeviceId;
+using ir::index_of;
+using ir::Nanos;
+
+constexpr std::uint32_t kNanosPerSecond = 1'000'000'000;
+
+std::string pair_text(DeviceId from, DeviceId to) {
+  return std::to_string(index_of(from)) + ">" + std::to_string(index_of(to));
+}
+
+/// The link of a send or receive lane, in the direction in which the bytes go.
+const ir::LinkSpec& link_of(const CostModel& costs, const ir::Lane& lane) {
+  const bool sends = lane.kind == ir::LaneKind::Send;
+  const DeviceId from = sends ? lane.device : lane.peer;
+  const DeviceId to = sends ? lane.peer : lane.device;
+  const ir::LinkSpec* link = find_link(costs, from, to);
+  XPIPE_CHECK(link != nullptr) << "no link " << pair_text(from, to) << "; see check_costs()";
+  return *link;
+}
+
+/// What the task's own work takes, the overhead of its lane left out.
+Nanos work(const CostModel& costs, const ir::Schedule& schedule, const ir::Task& task) {
+  const StageCosts& stage = costs.stages[index_of(task.stage)];
+  switch (task.kind()) {
+    case ir::TaskKind::Forward:
+    case ir::TaskKind::Recompute:
+      return stage.forward;
+    case ir::TaskKind::Backward:
+      return stage.backward_input + stage.backward_weight;
+    case ir::TaskKind::BackwardInput:
+      return stage.backward_input;
+    case ir::TaskKind::BackwardWeight:
+      return stage.backward_weight;
+    case ir::TaskKind::Predict:
+      return stage.predict;
+    case ir::TaskKind::Step:
+      return stage.step;
+    case ir::TaskKind::Stash:
+      return stage.stash;
+    case ir::TaskKind::Send:
+      return transfer_time(link_of(costs, schedule.lane(task.lane)),
+                           std::get<ir::Send>(task.payload).bytes);
+    case ir::TaskKind::Release:
+    case ir::TaskKind::Receive:
+    case ir::TaskKind::AllReduce:
+      return 0;
+  }
+  XPIPE_CHECK(false) << "a task of no kind";
+  return 0;
+}
+
+/// Adds up in more than 64 bits' worth of range by stopping at the limit.
+class CappedSum {
+ public:
+  void add(Nanos value) { sum_ = value > kTooLarge - sum_ ? kTooLarge : sum_ + value; }
+
+  [[nodiscard]] bool is_capped() const { return sum_ == kTooLarge; }
+
+ private:
+  Nanos sum_ = 0;
+};
+
+}  // namespace
+
+const ir::LinkSpec* find_link(const CostModel& costs, DeviceId from, DeviceId to) {
+  const auto found = std::lower_bound(
+      costs.links.begin(), costs.links.end(), std::pair(from, to),
+      [](const LinkCosts& link, auto key) { return std::pair(link.from, link.to) < key; });
+  const bool is_it = found != costs.links.end() && found->from == from && found->to == to;
+  return is_it ? &found->spec : nullptr;
+}
+
+ir::Status check_costs(const CostModel& costs, const ir::Schedule& schedule) {
+  ir::Error error{.kind = ir::ErrorKind::Illegal, .diagnostics = {}};
+  for (std::size_t k = costs.stages.size(); k < schedule.stages.size(); ++k) {
+    error.diagnostics.push_back(
+        {"no-stage-costs", "stage " + std::to_string(k),
+         "the cost model has " + std::to_string(costs.stages.size()) + " stages, the schedule " +
+             std::to_string(schedule.stages.size()) + "; use costs of the same cut"});
+  }
+  for (const ir::Lane& lane : schedule.lanes) {
+    if (lane.kind == ir::LaneKind::Send && find_link(costs, lane.device, lane.peer) == nullptr) {
+      error.diagnostics.push_back({"no-link", "link " + pair_text(lane.device, lane.peer),
+                                   "the schedule sends over it and the cost model has no such "
+                                   "link; list it in the cluster or give a default_link"});
+    }
+  }
+  if (!error.diagnostics.empty()) {
+    return error;
+  }
+  CappedSum sum;
+  for (const ir::Task& task : schedule.tasks) {
+    sum.add(duration(costs, schedule, task));
+    if (task.kind() == ir::TaskKind::Receive) {
+      sum.add(link_of(costs, schedule.lane(task.lane)).latency);
+    }
+  }
+  if (sum.is_capped()) {
+    error.diagnostics.push_back({"too-long", "the segment",
+                                 "all its times together pass 2^63 ns (292 years); check the "
+                                 "units of times, bytes and bandwidths"});
+    return error;
+  }
+  return {};
+}
+
+Nanos duration(const CostModel& costs, const ir::Schedule& schedule, const ir::Task& task) {
+  const bool computes = schedule.lane(task.lane).kind == ir::LaneKind::Compute;
+  const Nanos time = work(costs, schedule, task);
+  const Nanos overhead = computes ? costs.task_overhead : 0;
+  return overhead > kTooLarge - time ? kTooLarge : time + overhead;
+}
+
+Nanos edge_delay(const CostModel& costs, const ir::Schedule& schedule, const ir::Edge& edge) {
+  const ir::Task& from = schedule.task(edge.from);
+  const ir::Task& to = schedule.task(edge.to);
+  const auto* send = std::get_if<ir::Send>(&from.payload);
+  const auto* receive = std::get_if<ir::Receive>(&to.payload);
+  const bool is_transfer = send != nullptr && receive != nullptr && send->peer == to.stage &&
+                           receive->peer == from.stage &&
+                           send->micro_batch == receive->micro_batch && send->pass == receive->pass;
+  return is_transfer ? link_of(costs, schedule.lane(from.lane)).latency : 0;
+}
+
+Nanos transfer_time(const ir::LinkSpec& link, ir::Bytes bytes) {
+  if (!link.bandwidth_bytes_per_s.has_value() || bytes <= 0) {
+    return 0;
+  }
+  return scale_half_up(bytes, kNanosPerSecond, 1, *link.bandwidth_bytes_per_s);
+}
+
+CostModel uniform_costs(std::uint32_t stages,
+                        std::uint32_t devices,
+                        Nanos forward,
+                        Nanos backward,
+                        const ir::LinkSpec& link) {
+  CostModel costs;
+  costs.stages.assign(stages, {.forward = forward,
+                               .backward_input = backward / 2,
+                               .backward_weight = backward - backward / 2});
+  for (std::uint32_t from = 0; from < devices; ++from) {
+    for (std::uint32_t to = 0; to < devices; ++to) {
+      if (from != to) {
+        costs.links.push_back({DeviceId(static_cast<std::uint16_t>(from)),
+                               DeviceId(static_cast<std::uint16_t>(to)), link});
+      }
+    }
+  }
+  return costs;
+}
+
+}  // namespace xpipe::scheduler
