@@ -1,16 +1,19 @@
 // The device interface: streams that run items in order, and events that order streams. It is the
 // CUDA model because that is what the hardware offers; a CPU thread, a virtual clock and "at once"
-// fit into it, too. One Backend serves all lanes of one run.
+// fit into it, too. One Backend serves all lanes of a run, and several runs one after another.
 //
 //   engine:  for every task in a topological order
 //              for every predecessor p in another lane:  backend.wait(lane, event[p])
 //              event[task] = backend.enqueue(lane, work)
 //            backend.synchronize()
 //
-// Thread-safety: the engine calls from one thread; work runs wherever the backend runs it.
+// A wait holds for what is enqueued on the lane after it. A backend may start work as soon as it is
+// enqueued or only in synchronize(); both are streams.
+//
+// Thread-safety: the engine calls from one thread; work runs wherever the backend runs it; stop()
+// is safe from any thread.
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <string>
 
@@ -39,7 +42,8 @@ class Backend {
   /// "inline", "virtual", "cpu": as printed.
   [[nodiscard]] virtual std::string name() const = 0;
 
-  /// Called once, before anything else of a run. `schedule` outlives the run.
+  /// Called once a run, before anything else of it; forgets the failure of the run before, but not
+  /// a stop(). `schedule` outlives the run.
   virtual ir::Status begin(const ir::Schedule& schedule) = 0;
 
   /// What `lane` runs from here on starts only after `event` is done.
@@ -49,14 +53,19 @@ class Backend {
   virtual Event enqueue(ir::LaneId lane, ir::TaskId task, Work work) = 0;
 
   /// Blocks until everything enqueued has run, or has been dropped after a failure. Returns the
-  /// first failure by time, with the task's text; Runtime naming who waits for whom when nothing
-  /// has moved for the time-out. After it no work runs any more.
+  /// first failure by time. After it no work runs any more.
+  /// Errors: what the work returned; Runtime "time-out", naming who waits for whom, when nothing
+  /// has moved for the backend's time-out (only then may work that hangs still be running; see
+  /// there).
   virtual ir::Status synchronize() = 0;
 
-  /// Asks a run to stop: what has not started is dropped; safe from any thread.
+  /// Asks the backend to stop: what has not started is dropped, and synchronize() returns `reason`
+  /// unless something failed before. It sticks: later runs end at once with the same reason. So a
+  /// signal watcher may call it at any moment. Safe from any thread, not from a signal handler.
   virtual void stop(ir::Error reason) = 0;
 
-  /// Start and end of every task that ran, relative to begin(). Requires: synchronize() returned.
+  /// Start and end of every task that ran to its end, by task id, relative to the moment from which
+  /// work could run. After a success these are all tasks. Requires: synchronize() returned.
   [[nodiscard]] virtual ir::Timeline timeline() const = 0;
 };
 

@@ -10,9 +10,13 @@
 
 namespace xpipe::executor {
 
-/// Runs every task of `schedule` once. `schedule` must be legal.
-/// Returns the measured (virtual: planned) timeline. Errors: the first failure, with the task's
-/// text form; Usage when a kind of task has no handler. Everything has stopped on return.
+/// Runs every task of `schedule` once, each after all its predecessors. `schedule` must be legal
+/// (ir/validate.h); it and `handlers` must outlive the call.
+/// Returns the measured (virtual: planned) timeline. Everything has stopped on return, except a
+/// handler that hangs beyond the backend's time-out.
+/// Errors: Usage "no-handler", one for each kind that has none, before anything runs; the first
+/// failure, with the task's text form in `where`: what a handler returned, or Runtime
+/// "handler-failed" for what it threw; Runtime "time-out"; the reason of Backend::stop().
 [[nodiscard]] ir::Result<ir::Timeline> run(const ir::Schedule& schedule,
                                            const HandlerTable& handlers,
                                            Backend& backend);

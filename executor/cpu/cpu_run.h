@@ -1,0 +1,104 @@
+// One run on the cpu backend: a program for each lane, the threads' loop over them, and what has
+// been done so far. Recorded by one thread, then worked on by the pool's threads.
+//
+// A device's thread takes the first of its lanes whose head is ready: sends first (another device
+// waits for them), then receives, then compute. When none is ready it spins for a moment and then
+// sleeps until a task that one of its heads may wait for is done elsewhere.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "executor/device.h"
+#include "executor/stall.h"
+#include "executor/stop_state.h"
+#include "ir/ids.h"
+#include "ir/schedule.h"
+#include "ir/timeline.h"
+
+namespace xpipe::executor {
+
+class CpuRun {
+ public:
+  /// `schedule` must outlive the run's work. `spin`: how long a thread looks again before it
+  /// sleeps.
+  CpuRun(const ir::Schedule& schedule,
+         std::shared_ptr<StopState> state,
+         std::chrono::nanoseconds spin);
+
+  // Recording: one thread, before release().
+  void wait(ir::LaneId lane, ir::TaskId event);
+  void enqueue(ir::LaneId lane, ir::TaskId task, Backend::Work work);
+
+  /// Ends the recording; time counts from here.
+  void release();
+
+  /// The loop of one device: returns when its lanes are done, or on a stop after the task at hand.
+  void serve(ir::DeviceId device);
+
+  // From any thread, after release().
+  /// Makes sleeping threads look at the StopState.
+  void wake_all();
+  /// Grows whenever a task starts or ends.
+  [[nodiscard]] std::uint64_t moves() const;
+  [[nodiscard]] std::vector<std::optional<LaneHead>> heads() const;
+  /// The spans of the tasks that are done.
+  [[nodiscard]] ir::Timeline timeline() const;
+
+ private:
+  struct Item {
+    Backend::Work work;
+    ir::TaskId task{};
+    std::uint32_t waits_end = 0;  ///< into Program::waits; they begin where the last item's end
+  };
+
+  /// What a lane has to do. `head` and `next_wait` are moved by the lane's device only.
+  struct Program {
+    std::vector<Item> items;
+    std::vector<ir::TaskId> waits;
+    std::atomic<std::uint32_t> head = 0;
+    std::atomic<std::uint32_t> next_wait = 0;
+  };
+
+  /// One device's thread. On cache lines of its own: neighbours write to theirs all the time.
+  struct alignas(64) Worker {
+    std::vector<Program*> programs;          ///< in the order of preference
+    std::atomic<std::uint32_t> signals = 0;  ///< counts events that may concern this device
+    std::atomic<bool> asleep = false;
+    std::atomic<const Program*> running = nullptr;
+    std::atomic<std::uint64_t> moves = 0;
+    std::mutex mutex;
+    std::condition_variable awake;
+  };
+
+  void find_waiting_devices();
+  [[nodiscard]] bool head_ready(Program& program) const;
+  void run_head(Worker& worker, Program& program);
+  void sleep(Worker& worker, std::uint32_t seen) const;
+  static void signal(Worker& worker);
+  [[nodiscard]] ir::Nanos now() const;
+
+  [[nodiscard]] bool done(ir::TaskId task) const {
+    return done_[ir::index_of(task)].load(std::memory_order_acquire);
+  }
+
+  const ir::Schedule& schedule_;
+  const std::shared_ptr<StopState> state_;
+  const std::chrono::nanoseconds spin_;
+  std::vector<Program> programs_;        ///< by LaneId
+  std::vector<Worker> workers_;          ///< by DeviceId
+  std::vector<std::atomic<bool>> done_;  ///< by TaskId
+  /// The devices that wait for task i: waiting_[waiting_begin_[i] ... waiting_begin_[i + 1]).
+  std::vector<std::uint32_t> waiting_begin_;
+  std::vector<ir::DeviceId> waiting_;
+  std::vector<ir::Span> spans_;  ///< by TaskId; valid once done
+  std::chrono::steady_clock::time_point origin_;
+};
+
+}  // namespace xpipe::executor

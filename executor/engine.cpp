@@ -1,0 +1,112 @@
+#include "executor/engine.h"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/task.h"
+#include "ir/text.h"
+#include "scheduler/ready_tracker.h"
+
+namespace xpipe::executor {
+
+namespace {
+
+using ir::Error;
+using ir::ErrorKind;
+using ir::index_of;
+using ir::Status;
+using ir::TaskId;
+
+std::size_t kind_index(const ir::Schedule& schedule, TaskId task) {
+  return static_cast<std::size_t>(schedule.task(task).kind());
+}
+
+/// One fault for every kind that `schedule` uses and `handlers` lacks.
+Status check_handlers(const ir::Schedule& schedule, const HandlerTable& handlers) {
+  std::array<std::uint32_t, ir::kTaskKinds> count{};
+  std::array<TaskId, ir::kTaskKinds> first{};
+  for (std::uint32_t i = 0; i < schedule.tasks.size(); ++i) {
+    const std::size_t kind = kind_index(schedule, TaskId{i});
+    if (count[kind]++ == 0) {
+      first[kind] = TaskId{i};
+    }
+  }
+  Error error{ErrorKind::Usage, {}};
+  for (std::size_t kind = 0; kind < ir::kTaskKinds; ++kind) {
+    if (count[kind] > 0 && !handlers[kind]) {
+      const std::string name(ir::kind_name(static_cast<ir::TaskKind>(kind)));
+      error.diagnostics.push_back(
+          {"no-handler", ir::to_text(schedule.task(first[kind])),
+           "no handler for the kind '" + name + "', of which the schedule has " +
+               std::to_string(count[kind]) + " task(s); give the handler table an entry for it"});
+    }
+  }
+  return error.diagnostics.empty() ? Status() : Status(std::move(error));
+}
+
+/// Puts the task's text form in front of where the handler saw the fault.
+Error with_task(Error error, const ir::Task& task) {
+  const std::string text = ir::to_text(task);
+  for (ir::Diagnostic& diagnostic : error.diagnostics) {
+    diagnostic.where = diagnostic.where.empty() ? text : text + ", " + diagnostic.where;
+  }
+  return error;
+}
+
+Error handler_failed(const ir::Task& task, std::string what) {
+  return ir::make_error(ErrorKind::Runtime, "handler-failed", ir::to_text(task), std::move(what));
+}
+
+/// What the work of every task needs; one pointer in each closure keeps std::function from
+/// allocating.
+struct Run {
+  const ir::Schedule& schedule;
+  const HandlerTable& handlers;
+
+  [[nodiscard]] Status handle(TaskId task) const {
+    try {
+      Status status = handlers[kind_index(schedule, task)](schedule, task);
+      return status.ok() ? status : Status(with_task(status.error(), schedule.task(task)));
+    } catch (const std::exception& exception) {
+      return handler_failed(schedule.task(task), exception.what());
+    } catch (...) {
+      return handler_failed(schedule.task(task), "threw something that is no std::exception");
+    }
+  }
+};
+
+}  // namespace
+
+ir::Result<ir::Timeline> run(const ir::Schedule& schedule,
+                             const HandlerTable& handlers,
+                             Backend& backend) {
+  if (Status status = check_handlers(schedule, handlers); !status.ok()) {
+    return status.error();
+  }
+  const scheduler::TaskGraph graph(schedule);
+  const std::vector<TaskId> order = scheduler::topological_order(graph);
+  if (Status status = backend.begin(schedule); !status.ok()) {
+    return status.error();
+  }
+  const Run context{schedule, handlers};
+  for (const TaskId task : order) {
+    const ir::LaneId lane = schedule.task(task).lane;
+    for (const TaskId before : graph.predecessors(task)) {
+      if (schedule.task(before).lane != lane) {
+        backend.wait(lane, Event{before});
+      }
+    }
+    backend.enqueue(lane, task, [&context, task] { return context.handle(task); });
+  }
+  if (Status status = backend.synchronize(); !status.ok()) {
+    return status.error();
+  }
+  return backend.timeline();
+}
+
+}  // namespace xpipe::executor
