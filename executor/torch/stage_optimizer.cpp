@@ -1,0 +1,246 @@
+#include "executor/torch/stage_optimizer.h"
+
+#include <cmath>
+#include <utility>
+
+namespace xpipe::executor::nn {
+
+namespace {
+
+/// Decay that is part of the gradient is added by step(), in place; the same arithmetic as
+/// LibTorch's, which would allocate for it, and the gradient is then the one history keeps.
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const OptimizerConfig& config,
+                                                        std::vector<torch::Tensor> leaves) {
+  namespace optim = torch::optim;
+  switch (config.kind) {
+    case OptimizerKind::Sgd:
+      return std::make_unique<optim::SGD>(
+          std::move(leaves), optim::SGDOptions(config.learning_rate).momentum(config.momentum));
+    case OptimizerKind::Adam:
+      return std::make_unique<optim::Adam>(std::move(leaves),
+                                           optim::AdamOptions(config.learning_rate)
+                                               .betas({config.beta1, config.beta2})
+                                               .eps(config.eps));
+    case OptimizerKind::AdamW:
+      return std::make_unique<optim::AdamW>(std::move(leaves),
+                                            optim::AdamWOptions(config.learning_rate)
+                                                .betas({config.beta1, config.beta2})
+                                                .eps(config.eps)
+                                                .weight_decay(config.weight_decay));
+    case OptimizerKind::RmsProp:
+      return std::make_unique<optim::RMSprop>(std::move(leaves),
+                                              optim::RMSpropOptions(config.learning_rate)
+                                                  .alpha(config.alpha)
+                                                  .eps(config.eps)
+                                                  .momentum(config.momentum));
+  }
+  return nullptr;
+}
+
+struct Moments {
+  torch::Tensor first;
+  torch::Tensor second;
+  std::int64_t steps = 0;
+};
+
+template <typename State>
+Moments moments_of(const torch::optim::OptimizerParamState& state) {
+  const auto& moments = static_cast<const State&>(state);
+  return {moments.exp_avg(), moments.exp_avg_sq(), moments.step()};
+}
+
+}  // namespace
+
+StageOptimizer::StageOptimizer(const OptimizerConfig& config,
+                               const PredictionForm& form,
+                               bool predicts,
+                               std::vector<torch::Tensor> masters)
+    : config_(config),
+      form_(form),
+      predicts_(predicts),
+      masters_(std::move(masters)),
+      history_(masters_.size()) {
+  for (const torch::Tensor& master : masters_) {
+    leaves_.push_back(master.detach().requires_grad_(true));
+  }
+  if (!leaves_.empty()) {  // LibTorch has no optimizer of nothing
+    optimizer_ = make_optimizer(config_, leaves_);
+  }
+}
+
+StageOptimizer::~StageOptimizer() = default;
+
+bool StageOptimizer::needs_moving_average() const {
+  return predicts_ && form_.extrapolation == Extrapolation::SmoothedGradient &&
+         !(config_.kind == OptimizerKind::Sgd && config_.momentum != 0.0);
+}
+
+bool StageOptimizer::needs_last_gradient() const {
+  return predicts_ && form_.extrapolation == Extrapolation::OptimizerStep &&
+         (config_.kind == OptimizerKind::Sgd || config_.kind == OptimizerKind::RmsProp) &&
+         config_.momentum == 0.0;
+}
+
+void StageOptimizer::remember(std::size_t parameter, const torch::Tensor& gradient) {
+  if (needs_last_gradient()) {
+    history_[parameter] = gradient;
+  } else if (needs_moving_average()) {
+    torch::Tensor& average = history_[parameter];
+    if (!average.defined()) {
+      average = torch::zeros_like(gradient);
+    }
+    average.mul_(form_.gamma).add_(gradient, 1.0 - form_.gamma);
+  }
+}
+
+void StageOptimizer::step(std::vector<torch::Tensor> gradients) {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t p = 0; p < leaves_.size(); ++p) {
+    torch::Tensor& gradient = gradients[p];
+    if (gradient.defined()) {
+      if (config_.weight_decay != 0.0 && config_.kind != OptimizerKind::AdamW) {
+        gradient.add_(masters_[p], config_.weight_decay);
+      }
+      remember(p, gradient);
+    }
+    leaves_[p].mutable_grad() = std::move(gradient);
+  }
+  if (optimizer_) {
+    optimizer_->step();
+  }
+  for (torch::Tensor& leaf : leaves_) {
+    leaf.mutable_grad().reset();
+  }
+  ++steps_;
+}
+
+double StageOptimizer::learning_rate_ahead(ir::Distance distance) const {
+  // Constant for now; a schedule of learning rates sums here, and nowhere else.
+  return distance * config_.learning_rate;
+}
+
+torch::optim::OptimizerParamState* StageOptimizer::state_of(std::size_t parameter) const {
+  const auto& states = optimizer_->state();
+  const auto found = states.find(leaves_[parameter].unsafeGetTensorImpl());
+  return found == states.end() ? nullptr : found->second.get();
+}
+
+bool StageOptimizer::has_history(std::size_t parameter) const {
+  if (needs_moving_average() || needs_last_gradient()) {
+    return history_[parameter].defined();
+  }
+  return state_of(parameter) != nullptr;
+}
+
+void StageOptimizer::predict_adam(std::size_t p, double rate, torch::Tensor into) const {
+  const bool decoupled = config_.kind == OptimizerKind::AdamW;
+  const torch::optim::OptimizerParamState& state = *state_of(p);
+  const Moments moments = decoupled ? moments_of<torch::optim::AdamWParamState>(state)
+                                    : moments_of<torch::optim::AdamParamState>(state);
+  const double exponent =
+      form_.bias == BiasCorrection::Literal ? 1.0 : static_cast<double>(moments.steps);
+  const double first = 1.0 - std::pow(config_.beta1, exponent);
+  const double root_second = std::sqrt(1.0 - std::pow(config_.beta2, exponent));
+  // (m / first) / (sqrt(v) / root_second + eps), multiplied through by root_second: three passes
+  // over the memory of the slot, and no temporary.
+  torch::sqrt_out(into, moments.second);
+  into.add_(config_.eps * root_second);
+  torch::addcdiv_out(into, masters_[p], moments.first, into, -rate * root_second / first);
+  if (decoupled && config_.weight_decay != 0.0) {
+    into.add_(masters_[p], -rate * config_.weight_decay);
+  }
+}
+
+void StageOptimizer::predict_rmsprop(std::size_t p, double rate, torch::Tensor into) const {
+  const auto& state = static_cast<const torch::optim::RMSpropParamState&>(*state_of(p));
+  if (config_.momentum != 0.0) {
+    torch::add_out(into, masters_[p], state.momentum_buffer(), -rate);
+    return;
+  }
+  torch::sqrt_out(into, state.square_avg());
+  into.add_(config_.eps);
+  torch::addcdiv_out(into, masters_[p], history_[p], into, -rate);
+}
+
+void StageOptimizer::predict_sgd(std::size_t p, double rate, torch::Tensor into) const {
+  if (config_.momentum == 0.0) {
+    torch::add_out(into, masters_[p], history_[p], -rate);
+    return;
+  }
+  const auto& state = static_cast<const torch::optim::SGDParamState&>(*state_of(p));
+  torch::add_out(into, masters_[p], state.momentum_buffer(), -rate);
+}
+
+void StageOptimizer::predict(ir::Distance distance, const std::vector<torch::Tensor>& into) const {
+  const torch::NoGradGuard no_grad;
+  const double rate = learning_rate_ahead(distance);
+  for (std::size_t p = 0; p < masters_.size(); ++p) {
+    torch::Tensor target = into[p];
+    if (distance == 0 || !has_history(p)) {
+      target.copy_(masters_[p]);
+    } else if (needs_moving_average()) {
+      torch::add_out(target, masters_[p], history_[p], -rate);
+    } else {
+      switch (config_.kind) {
+        case OptimizerKind::Sgd:
+          predict_sgd(p, rate, target);
+          break;
+        case OptimizerKind::Adam:
+        case OptimizerKind::AdamW:
+          predict_adam(p, rate, target);
+          break;
+        case OptimizerKind::RmsProp:
+          predict_rmsprop(p, rate, target);
+          break;
+      }
+    }
+  }
+}
+
+std::vector<torch::Tensor> StageOptimizer::state() const {
+  std::vector<torch::Tensor> tensors;
+  const auto keep = [&tensors](const torch::Tensor& tensor) {
+    if (tensor.defined()) {
+      tensors.push_back(tensor);
+    }
+  };
+  for (std::size_t p = 0; p < masters_.size(); ++p) {
+    keep(history_[p]);
+    const torch::optim::OptimizerParamState* state = state_of(p);
+    if (state == nullptr) {
+      continue;
+    }
+    switch (config_.kind) {
+      case OptimizerKind::Sgd:
+        keep(static_cast<const torch::optim::SGDParamState&>(*state).momentum_buffer());
+        break;
+      case OptimizerKind::Adam: {
+        const Moments moments = moments_of<torch::optim::AdamParamState>(*state);
+        keep(moments.first);
+        keep(moments.second);
+        break;
+      }
+      case OptimizerKind::AdamW: {
+        const Moments moments = moments_of<torch::optim::AdamWParamState>(*state);
+        keep(moments.first);
+        keep(moments.second);
+        break;
+      }
+      case OptimizerKind::RmsProp:
+        keep(static_cast<const torch::optim::RMSpropParamState&>(*state).square_avg());
+        keep(static_cast<const torch::optim::RMSpropParamState&>(*state).momentum_buffer());
+        break;
+    }
+  }
+  return tensors;
+}
+
+ir::Bytes StageOptimizer::state_bytes() const {
+  ir::Bytes bytes = 0;
+  for (const torch::Tensor& tensor : state()) {
+    bytes += static_cast<ir::Bytes>(tensor.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace xpipe::executor::nn

@@ -1,0 +1,80 @@
+// The optimizer of one stage and the weights it foresees. step() is LibTorch's; predict() takes
+// the step that it extrapolates, once for every step ahead, from the master weights into a slot.
+//
+//   W_hat = W - (sum of the learning rates of the steps aimed at) * dW       (methods.md 1.4, 2)
+//
+//   sgd, momentum   dW = momentum buffer          adam     dW = m_hat / (sqrt(v_hat) + eps)
+//   sgd, plain      dW = last gradient            adamw    as adam, + weight_decay * W
+//   rmsprop         dW = last gradient / (sqrt(square average) + eps); with momentum its buffer
+//   SmoothedGradient:  SGD's momentum buffer, else v = gamma v + (1 - gamma) gradient
+//
+// A gradient is the one the optimizer uses: with the decay in it where the decay is not decoupled.
+// Before the first step there is no history and the prediction is the identity.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "executor/torch/train_config.h"
+#include "ir/ids.h"
+
+namespace xpipe::executor::nn {
+
+/// Not thread-safe. Throws what LibTorch throws.
+class StageOptimizer {
+ public:
+  /// `masters` are plain tensors; they are stepped in place. History that only predictions need is
+  /// kept only when `predicts`.
+  StageOptimizer(const OptimizerConfig& config,
+                 const PredictionForm& form,
+                 bool predicts,
+                 std::vector<torch::Tensor> masters);
+  ~StageOptimizer();
+  StageOptimizer(const StageOptimizer&) = delete;
+  StageOptimizer& operator=(const StageOptimizer&) = delete;
+
+  /// One step on the masters. Takes over the gradients, by parameter; an undefined one leaves its
+  /// parameter as it is.
+  void step(std::vector<torch::Tensor> gradients);
+
+  /// Writes into `into`, by parameter, the weights as they should be `distance` steps from now.
+  /// Changes nothing else. Requires: plain tensors of the masters' shapes and other memory;
+  /// `predicts`.
+  void predict(ir::Distance distance, const std::vector<torch::Tensor>& into) const;
+
+  /// Steps made.
+  [[nodiscard]] std::uint64_t steps() const { return steps_; }
+
+  /// Sum of the learning rates of the next `distance` steps.
+  [[nodiscard]] double learning_rate_ahead(ir::Distance distance) const;
+
+  /// Everything that is stored beside the masters: moments, and history kept for predictions.
+  [[nodiscard]] ir::Bytes state_bytes() const;
+
+  /// All tensors of the state, in one fixed order: to compare two runs.
+  [[nodiscard]] std::vector<torch::Tensor> state() const;
+
+ private:
+  void remember(std::size_t parameter, const torch::Tensor& gradient);
+  void predict_sgd(std::size_t p, double rate, torch::Tensor into) const;
+  void predict_adam(std::size_t p, double rate, torch::Tensor into) const;
+  void predict_rmsprop(std::size_t p, double rate, torch::Tensor into) const;
+  [[nodiscard]] bool has_history(std::size_t parameter) const;
+  [[nodiscard]] bool needs_last_gradient() const;
+  [[nodiscard]] bool needs_moving_average() const;
+  [[nodiscard]] torch::optim::OptimizerParamState* state_of(std::size_t parameter) const;
+
+  OptimizerConfig config_;
+  PredictionForm form_;
+  bool predicts_ = false;
+  std::vector<torch::Tensor> masters_;  ///< plain: what predictions read
+  std::vector<torch::Tensor> leaves_;   ///< the same memory, with gradients: what LibTorch steps
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+  std::vector<torch::Tensor> history_;  ///< last gradient or moving average; undefined at first
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace xpipe::executor::nn
