@@ -1,5 +1,5 @@
 # xpipe_add_library(<folder>
-#                   [HEADERS file...] [SOURCES file...]
+#                   [HEADERS file...] [INTERNAL_HEADERS file...] [SOURCES file...]
 #                   [PUBLIC target...] [PRIVATE target...])
 #
 # Declares library xpipe_<folder> with its alias xpipe::<folder>. Files are named relative to the
@@ -7,8 +7,12 @@
 # files do. Includes are written from the root of the tree. Headers form a file set, so that target
 # all_verify_interface_header_sets compiles each of them alone. Without sources the library is
 # headers only.
+#
+# INTERNAL_HEADERS are the headers that include what is PRIVATE, torch above all: who links the
+# library does not see it (torch/include shadows the system's fmt). The folder's own tests do; they
+# link xpipe::<folder>_internal instead.
 function(xpipe_add_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;INTERNAL_HEADERS;SOURCES;PUBLIC;PRIVATE")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "xpipe_add_library(${folder}): what is '${arg_UNPARSED_ARGUMENTS}'?")
   endif()
@@ -26,18 +30,31 @@ function(xpipe_add_library folder)
 
   target_link_libraries(${target} ${scope} ${arg_PUBLIC})
   target_include_directories(${target} ${scope} "${PROJECT_SOURCE_DIR}")
-  if(arg_HEADERS)
-    target_sources(
-      ${target}
-      ${scope}
-      FILE_SET
-      HEADERS
-      BASE_DIRS
-      "${PROJECT_SOURCE_DIR}"
-      FILES
-      ${arg_HEADERS})
-    set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
+  xpipe_add_headers(${target} ${scope} ${arg_HEADERS})
+
+  if(arg_INTERNAL_HEADERS)
+    add_library(${target}_internal INTERFACE)
+    add_library(xpipe::${folder}_internal ALIAS ${target}_internal)
+    target_link_libraries(${target}_internal INTERFACE ${target} ${arg_PRIVATE})
+    xpipe_add_headers(${target}_internal INTERFACE ${arg_INTERNAL_HEADERS})
   endif()
+endfunction()
+
+# Adds headers to a target as the file set that header verification compiles one by one.
+function(xpipe_add_headers target scope)
+  if(NOT ARGN)
+    return()
+  endif()
+  target_sources(
+    ${target}
+    ${scope}
+    FILE_SET
+    HEADERS
+    BASE_DIRS
+    "${PROJECT_SOURCE_DIR}"
+    FILES
+    ${ARGN})
+  set_target_properties(${target} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 endfunction()
 
 # xpipe_use_torch_header(<target>)
