@@ -1,0 +1,131 @@
+// Internal to the validator (ir/validate.h): what its levels share, and the levels themselves.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/schedule.h"
+#include "ir/status.h"
+
+namespace xpipe::ir::validation {
+
+/// Collects the faults of one level.
+class Findings {
+ public:
+  explicit Findings(const Schedule& schedule) : schedule_(schedule) {}
+
+  /// A fault of the schedule, a stage, a lane or an edge: told before those of tasks.
+  void add(std::string_view code, std::string where, std::string message);
+
+  void add(std::string_view code, TaskId task, std::string message);
+
+  [[nodiscard]] bool empty() const { return counts_.empty(); }
+
+  /// In the order of tasks, cut at kMaxFaultsPerCode.
+  [[nodiscard]] std::vector<Diagnostic> take() &&;
+
+ private:
+  struct Finding {
+    std::uint64_t order = 0;  ///< 0: not of a task; else task id + 1
+    Diagnostic diagnostic;
+  };
+
+  [[nodiscard]] bool counted(std::string_view code);
+
+  const Schedule& schedule_;
+  std::vector<Finding> findings_;
+  std::map<std::string, std::size_t, std::less<>> counts_;
+};
+
+/// Lanes and edges in a form to look things up. Requires: a sound shape, cycles apart.
+struct Index {
+  explicit Index(const Schedule& schedule);
+
+  /// Edge predecessors of `task`.
+  [[nodiscard]] const TaskId* begin_in(TaskId task) const {
+    return in.data() + in_begin[index_of(task)];
+  }
+
+  [[nodiscard]] const TaskId* end_in(TaskId task) const {
+    return in.data() + in_begin[index_of(task) + 1];
+  }
+
+  /// `later` stands behind `earlier` in its lane, or has an edge from `earlier` or from a task
+  /// behind it.
+  [[nodiscard]] bool waits_directly(TaskId later, TaskId earlier) const;
+
+  const Schedule& schedule;
+  std::vector<std::uint32_t> position;  ///< in its lane, by TaskId
+  std::vector<std::uint32_t> in_begin;
+  std::vector<TaskId> in;
+};
+
+/// Whether one task is always over before another starts: exact, between tasks of compute lanes.
+class Order {
+ public:
+  /// `index` must outlive the order. `topological`: all tasks, each after those it waits for.
+  Order(const Index& index, const std::vector<TaskId>& topological);
+
+  [[nodiscard]] bool before(TaskId a, TaskId b) const;
+
+  /// The stage's tasks stand on more than one compute lane.
+  [[nodiscard]] bool on_several_lanes(StageId stage) const {
+    return several_lanes_[index_of(stage)];
+  }
+
+ private:
+  const Index& index_;
+  std::vector<bool> several_lanes_;     ///< by StageId
+  std::vector<std::uint32_t> columns_;  ///< by LaneId; kNoColumn for lanes without a clock
+  std::size_t column_count_ = 0;
+  /// By task and column: how many tasks of that lane are over when the task has ended.
+  std::vector<std::uint32_t> clocks_;
+};
+
+/// Where the compute tasks of each stage and micro-batch are.
+class Grid {
+ public:
+  /// Requires: stages x micro-batches fits in memory (check_counts has seen to that).
+  explicit Grid(const Schedule& schedule);
+
+  /// The task of `kind` (Forward to Recompute), if there is one; with several the first.
+  [[nodiscard]] std::optional<TaskId> find(TaskKind kind, StageId stage, std::uint64_t j) const {
+    const TaskId id = cells_[static_cast<std::size_t>(kind)][index_of(stage) * micro_batches + j];
+    return id == kNone ? std::nullopt : std::optional(id);
+  }
+
+  /// The backward, or the input part of a split one.
+  [[nodiscard]] std::optional<TaskId> gradient(StageId stage, std::uint64_t j) const;
+
+  std::uint64_t micro_batches = 0;  ///< of the whole segment
+  bool has_backward = false;
+  std::vector<std::pair<TaskId, TaskId>> twins;  ///< (another, first) of one cell
+
+ private:
+  static constexpr TaskId kNone{0xffffffffU};
+  std::vector<TaskId> cells_[5];  ///< by TaskKind, Forward to Recompute
+};
+
+void check_shape(const Schedule& schedule, Findings& findings);
+/// Returns a topological order of all tasks; faults if there is none.
+std::vector<TaskId> check_cycles(const Index& index, Findings& findings);
+/// Says so when the schedule has far too few tasks for its sizes; a Grid needs that it has not.
+void check_counts(const Schedule& schedule, Findings& findings);
+/// Each micro-batch once per stage and direction, and the order of passes and steps.
+void check_passes(const Index& index, const Grid& grid, const Order& order, Findings& findings);
+/// Versions, by replaying every slot; slot races.
+void check_slots(const Schedule& schedule,
+                 const std::vector<TaskId>& topological,
+                 const Order& order,
+                 Findings& findings);
+/// A recompute reads what its backward reads.
+void check_recomputes(const Index& index, const Grid& grid, const Order& order, Findings& findings);
+void check_communication(const Index& index, const Grid& grid, Findings& findings);
+void check_resources(const Schedule& schedule, Findings& findings);
+
+}  // namespace xpipe::ir::validation
