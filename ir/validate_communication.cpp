@@ -54,27 +54,29 @@ class Communication {
 
   void collect() {
     const std::size_t cells = schedule_.stages.size() * grid_.micro_batches;
-    received_[0].assign(cells, false);
-    received_[1].assign(cells, false);
+    fed_[0].assign(cells, false);
+    fed_[1].assign(cells, false);
     for (std::uint32_t i = 0; i < schedule_.tasks.size(); ++i) {
       const Task& task = schedule_.tasks[i];
       if (const Send* send = std::get_if<Send>(&task.payload)) {
         const End end{send->pass, task.stage, send->peer, send->micro_batch, TaskId{i}};
         if (check_link(end, send->peer)) {
           sends_.push_back(end);
+          fed(end.pass, end.to, end.micro_batch) = true;
         }
       } else if (const Receive* receive = std::get_if<Receive>(&task.payload)) {
         const End end{receive->pass, receive->peer, task.stage, receive->micro_batch, TaskId{i}};
         if (check_link(end, receive->peer)) {
           receives_.push_back(end);
-          received_[static_cast<int>(receive->pass)][cell(task.stage, end.micro_batch)] = true;
+          fed(end.pass, end.to, end.micro_batch) = true;
         }
       }
     }
   }
 
-  [[nodiscard]] std::size_t cell(StageId stage, MicroBatch j) const {
-    return index_of(stage) * grid_.micro_batches + index_of(j);
+  /// Some message brings the input of `pass`, or its loss has been told already.
+  std::vector<bool>::reference fed(Pass pass, StageId stage, MicroBatch j) {
+    return fed_[static_cast<int>(pass)][index_of(stage) * grid_.micro_batches + index_of(j)];
   }
 
   bool check_link(const End& end, StageId peer) {
@@ -100,6 +102,7 @@ class Communication {
                         std::to_string(index_of(end.from)) + " to stage " +
                         std::to_string(index_of(end.to)) + ": expected it to go to " +
                         (end.pass == Pass::Forward ? "a later" : "an earlier") + " stage");
+      return false;
     }
     return true;
   }
@@ -226,16 +229,17 @@ class Communication {
     if (!grid_.has_backward) {
       return;
     }
-    const auto has = [this](Pass pass, StageId from, StageId to, MicroBatch j) {
-      const auto key = std::tuple(pass, from, to, j);
+    const auto has = [](const std::vector<End>& ends, const auto& key) {
       const auto place =
-          std::lower_bound(sends_.begin(), sends_.end(), key,
+          std::lower_bound(ends.begin(), ends.end(), key,
                            [](const End& end, const auto& k) { return end.key() < k; });
-      return place != sends_.end() && place->key() == key;
+      return place != ends.end() && place->key() == key;
     };
     for (const End& send : sends_) {
       const Pass back = send.pass == Pass::Forward ? Pass::Backward : Pass::Forward;
-      if (!has(back, send.to, send.from, send.micro_batch)) {
+      const auto wanted_key = std::tuple(back, send.to, send.from, send.micro_batch);
+      if (!has(sends_, wanted_key) && !has(receives_, wanted_key)) {
+        fed(back, send.from, send.micro_batch) = true;
         const Task wanted{Send{kUnknownBytes, send.micro_batch, send.from, back}, {}, send.to};
         findings_.add(
             "missing-gradient", send.task,
@@ -252,7 +256,7 @@ class Communication {
     for (std::uint16_t k = 0; k < stages; ++k) {
       for (std::uint32_t j = 0; j < grid_.micro_batches; ++j) {
         const StageId stage{k};
-        if (k > 0 && !received_[0][cell(stage, MicroBatch{j})]) {
+        if (k > 0 && !fed(Pass::Forward, stage, MicroBatch{j})) {
           const TaskId forward = *grid_.find(TaskKind::Forward, stage, j);
           if (!any_feeds(forward, 0, k, j, Pass::Forward)) {
             findings_.add("missing-dependency", forward,
@@ -260,7 +264,7 @@ class Communication {
                           "own device before it");
           }
         }
-        if (grid_.has_backward && k + 1 < stages && !received_[1][cell(stage, MicroBatch{j})]) {
+        if (grid_.has_backward && k + 1 < stages && !fed(Pass::Backward, stage, MicroBatch{j})) {
           const TaskId backward = *grid_.gradient(stage, j);
           if (!any_feeds(backward, k + 1, stages, j, Pass::Backward)) {
             findings_.add("missing-dependency", backward,
@@ -294,8 +298,8 @@ class Communication {
   Findings& findings_;
   std::vector<End> sends_;
   std::vector<End> receives_;
-  std::vector<TaskId> partner_;    ///< by TaskId of a send: its receive
-  std::vector<bool> received_[2];  ///< by Pass, then cell: a message comes in
+  std::vector<TaskId> partner_;  ///< by TaskId of a send: its receive
+  std::vector<bool> fed_[2];     ///< by Pass, then stage and micro-batch
 };
 
 }  // namespace

@@ -123,6 +123,7 @@ class TaskShape {
                     "stands in " + place_of(schedule_, task.lane) + ": expected a " +
                         std::string(name) + " lane");
     } else if (wanted == LaneKind::Compute && index_of(task.stage) < schedule_.stages.size() &&
+               index_of(schedule_.stage(task.stage).device) < schedule_.devices &&
                schedule_.stage(task.stage).device != lane.device) {
       findings_.add("lane-device", id,
                     "stands in " + place_of(schedule_, task.lane) + ": expected device " +

@@ -34,7 +34,11 @@ std::string weights_text(Version version, Distance distance) {
 class Replay {
  public:
   Replay(const Schedule& schedule, const Order& order, Findings& findings)
-      : schedule_(schedule), order_(order), findings_(findings), slots_(schedule.stages.size()) {
+      : schedule_(schedule),
+        order_(order),
+        findings_(findings),
+        slots_(schedule.stages.size()),
+        raced_(schedule.stages.size(), false) {
     for (std::vector<Slot>& slots : slots_) {
       slots.resize(1);
       slots[0].state = SlotState::Held;
@@ -48,7 +52,22 @@ class Replay {
     std::visit([this](const auto& payload) { touch(payload); }, task.payload);
   }
 
+  /// Tells what was held back, of stages without a race.
+  void finish() {
+    for (Pending& pending : pending_) {
+      if (!raced_[index_of(schedule_.task(pending.task).stage)]) {
+        findings_.add(pending.code, pending.task, std::move(pending.message));
+      }
+    }
+  }
+
  private:
+  struct Pending {
+    TaskId task{};
+    std::string_view code;
+    std::string message;
+  };
+
   Slot& slot(SlotId id) {
     std::vector<Slot>& slots = slots_[index_of(stage_)];
     if (index_of(id) >= slots.size()) {
@@ -57,18 +76,26 @@ class Replay {
     return slots[index_of(id)];
   }
 
+  /// What a slot holds after a race depends on the order chosen here: such faults wait for
+  /// finish().
   void fault(std::string_view code, std::string message) {
-    findings_.add(code, task_, std::move(message));
+    if (order_.on_several_lanes(stage_)) {
+      pending_.push_back({task_, code, std::move(message)});
+    } else {
+      findings_.add(code, task_, std::move(message));
+    }
   }
 
   [[nodiscard]] std::string text(TaskId id) const { return to_text(schedule_.task(id)); }
 
   void race_with(TaskId other, SlotId id) {
     if (!order_.before(other, task_)) {
-      fault("slot-race", "and " + text(other) + " both touch slot " + std::to_string(index_of(id)) +
-                             " of stage " + std::to_string(index_of(stage_)) +
-                             ", one of them writing, in no order: expected lanes or edges to "
-                             "order them");
+      raced_[index_of(stage_)] = true;
+      findings_.add("slot-race", task_,
+                    "and " + text(other) + " both touch slot " + std::to_string(index_of(id)) +
+                        " of stage " + std::to_string(index_of(stage_)) +
+                        ", one of them writing, in no order: expected lanes or edges to "
+                        "order them");
     }
   }
 
@@ -194,7 +221,9 @@ class Replay {
   const Order& order_;
   Findings& findings_;
   std::vector<std::vector<Slot>> slots_;  ///< by StageId, then SlotId
-  StageId stage_{};                       ///< of the task that is replayed
+  std::vector<bool> raced_;               ///< by StageId
+  std::vector<Pending> pending_;
+  StageId stage_{};  ///< of the task that is replayed
   TaskId task_{};
 };
 
@@ -208,6 +237,7 @@ void check_slots(const Schedule& schedule,
   for (const TaskId id : topological) {
     replay.run(id);
   }
+  replay.finish();
 }
 
 void check_resources(const Schedule& schedule, Findings& findings) {
