@@ -187,19 +187,23 @@ TEST_CASE("policies: every combination of options keeps the promises") {
   }
 }
 
-TEST_CASE("policies: a promise about storages and in-flight micro-batches is reached") {
+TEST_CASE("policies: promised storages and micro-batches in flight are reached") {
   for (const Policy& policy : registry().all()) {
-    for (std::uint32_t n : {1U, 2U, 5U, 12U}) {
-      const PlanRequest request{6, policy.whole_mini_batch ? 1U : 3U, n,
-                                scheduler::resolve_options(policy, {}).value()};
-      INFO(describe(policy, request));
-      const scheduler::Promises promises = policy.promises(request);
-      const ir::Schedule schedule = compiled(policy.name, 6, 3, n);
-      for (std::uint32_t k = 0; k < 6; ++k) {
-        CAPTURE(k);
-        const StageReplay stage = replay_stage(schedule, k);
-        CHECK(stage.in_flight == promises.stages[k].in_flight);
-        CHECK(stage.versions_held == promises.stages[k].versions_held);
+    for (const Options& options : one_at_a_time(policy)) {
+      for (std::uint32_t d : {1U, 2U, 4U, 6U}) {
+        for (std::uint32_t n : {1U, 2U, 5U, 12U}) {
+          const PlanRequest request{d, policy.whole_mini_batch ? 1U : 3U, n,
+                                    scheduler::resolve_options(policy, options).value()};
+          INFO(describe(policy, request));
+          const scheduler::Promises promises = policy.promises(request);
+          const ir::Schedule schedule = compiled(policy.name, d, 3, n, options);
+          for (std::uint32_t k = 0; k < d; ++k) {
+            CAPTURE(k);
+            const StageReplay stage = replay_stage(schedule, k);
+            CHECK(stage.in_flight == promises.stages[k].in_flight);
+            CHECK(stage.versions_held == promises.stages[k].versions_held);
+          }
+        }
       }
     }
   }
