@@ -1,0 +1,263 @@
+#include "app/workload.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "app/arguments.h"
+#include <fmt/format.h>
+
+#include "ir/cluster_json.h"
+#include "ir/files.h"
+#include "ir/pipedream_graph.h"
+#include "ir/profile_json.h"
+
+namespace xpipe::app {
+
+namespace {
+
+using ir::ErrorKind;
+
+constexpr ir::Nanos kDefaultForward = 1'000'000;
+constexpr ir::Nanos kDefaultBackward = 2'000'000;
+
+ir::Error usage(std::string code, std::string option, std::string message) {
+  return ir::make_error(ErrorKind::Usage, std::move(code), std::move(option), std::move(message));
+}
+
+/// Equal layers, one a stage, one sample: a micro-batch is a sample, so it costs what the layer
+/// does, and a whole mini-batch T times that.
+ir::Profile synthetic_profile(std::uint32_t stages, ir::Nanos forward, ir::Nanos backward) {
+  ir::Profile profile;
+  profile.name = "equal stages";
+  profile.provenance = "synthetic";
+  profile.samples = 1;
+  for (std::uint32_t k = 0; k < stages; ++k) {
+    ir::LayerProfile layer;
+    layer.name = fmt::format("layer{}", k);
+    layer.forward = forward;
+    layer.backward_input = backward / 2;
+    layer.backward_weight = backward - backward / 2;
+    profile.layers.push_back(std::move(layer));
+    if (k > 0) {
+      profile.edges.push_back({k - 1, k});
+    }
+  }
+  return profile;
+}
+
+ir::Status check_combination(const WorkloadArguments& arguments) {
+  ir::Error error{ErrorKind::Usage, {}};
+  const auto refuse = [&error](bool wrong, const char* option, const char* message) {
+    if (wrong) {
+      error.diagnostics.push_back({"options", option, message});
+    }
+  };
+  const bool profile = !arguments.profile.empty();
+  refuse(profile && arguments.forward, "--forward-us", "has no effect with --profile; drop one");
+  refuse(profile && arguments.backward, "--backward-us", "has no effect with --profile; drop one");
+  refuse(!profile && arguments.batch_size.has_value(), "--batch-size",
+         "says how many of the profile's samples make a mini-batch; give --profile, too");
+  refuse(!profile && !arguments.partition.empty(), "--partition",
+         "cuts the layers of a profile; give --profile, too");
+  refuse(!profile && arguments.samples.has_value(), "--samples",
+         "is the batch that a graph.txt was taken with; give --profile, too");
+  refuse(!arguments.cluster.empty() && arguments.latency.has_value(), "--latency-us",
+         "has no effect with --cluster, whose links have latencies of their own; drop one");
+  refuse(arguments.momentum.value_or(0.0) != 0.0 && arguments.optimizer != "sgd", "--momentum",
+         "is an option of --optimizer sgd");
+  return error.diagnostics.empty() ? ir::Status() : ir::Status(error);
+}
+
+scheduler::OptimizerKind optimizer_of(const WorkloadArguments& arguments) {
+  if (arguments.optimizer == "sgd") {
+    return arguments.momentum.value_or(0.0) == 0.0 ? scheduler::OptimizerKind::Sgd
+                                                   : scheduler::OptimizerKind::SgdMomentum;
+  }
+  if (arguments.optimizer == "adamw") {
+    return scheduler::OptimizerKind::AdamW;
+  }
+  if (arguments.optimizer == "rmsprop") {
+    return scheduler::OptimizerKind::RmsProp;
+  }
+  return scheduler::OptimizerKind::Adam;
+}
+
+/// `--stages`, a schedule's, a partition's or a cluster's, which must agree.
+ir::Result<std::uint32_t> stages_of(const WorkloadArguments& arguments,
+                                    const ir::Schedule* schedule,
+                                    const ir::Cluster* cluster) {
+  std::optional<std::uint32_t> stages = arguments.stages;
+  if (schedule != nullptr) {
+    const auto count = static_cast<std::uint32_t>(schedule->stages.size());
+    if (stages && *stages != count) {
+      return usage(
+          "stages", "--stages",
+          fmt::format("found {}, but the schedule has {} stages; drop --stages", *stages, count));
+    }
+    stages = count;
+  }
+  if (!arguments.partition.empty()) {
+    const auto count = static_cast<std::uint32_t>(arguments.partition.size());
+    if (stages && *stages != count) {
+      return usage(
+          "partition", "--partition",
+          fmt::format("found {} stages, expected {} (--stages {})", count, *stages, *stages));
+    }
+    stages = count;
+  }
+  if (!stages && cluster != nullptr) {
+    stages = static_cast<std::uint32_t>(cluster->devices.size());
+  }
+  if (!stages) {
+    return usage("stages", "--stages", "is missing: say into how many stages the model is cut");
+  }
+  if (cluster != nullptr && cluster->devices.size() < *stages) {
+    return usage("stages", "--stages",
+                 fmt::format("found {} stages for {} devices in {}; one stage a device", *stages,
+                             cluster->devices.size(), arguments.cluster));
+  }
+  return *stages;
+}
+
+}  // namespace
+
+void add_workload_options(CLI::App& command, WorkloadArguments& arguments) {
+  text(command, "--profile", arguments.profile, "FILE",
+       "layer costs: an xpipe.profile, or PipeDream's graph.txt");
+  whole_number(command, "--samples", arguments.samples, 1, 1U << 24,
+               "the batch a graph.txt was taken with (worked out for ImageNet images)");
+  text(command, "--cluster", arguments.cluster, "FILE", "devices and links: an xpipe.cluster");
+  whole_number(command, "--stages", arguments.stages, 1, 65535, "model stages, D");
+  whole_numbers(command, "--partition", arguments.partition, 1, 1U << 20,
+                "layers per stage (default: the slowest stage as fast as possible)");
+  whole_number(command, "--batch-size", arguments.batch_size, 1, 1U << 24,
+               "samples of a mini-batch (default: the profile's)");
+  microseconds(command, "--forward-us", arguments.forward,
+               "without a profile: a stage's forward of one micro-batch (default 1000)");
+  microseconds(command, "--backward-us", arguments.backward,
+               "without a profile: its backward (default 2000)");
+  microseconds(command, "--latency-us", arguments.latency,
+               "without a cluster: the latency of every link (default 0)");
+  microseconds(command, "--task-overhead-us", arguments.task_overhead,
+               "added to every task of a compute lane (default 0)");
+  one_of(command, "--optimizer", arguments.optimizer, {"adam", "adamw", "rmsprop", "sgd"},
+         "whose state is held, and whose step and prediction are priced");
+  real_number(command, "--momentum", arguments.momentum, 0.0, 1.0, "of sgd (default 0)");
+}
+
+ir::Result<ir::Profile> read_profile(const std::string& path,
+                                     const std::optional<std::uint32_t>& samples) {
+  ir::Result<std::string> content = ir::read_file(path);
+  if (!content.ok()) {
+    return content.error();
+  }
+  const std::string& text = content.value();
+  const bool json = text.find_first_not_of(" \t\r\n\xef\xbb\xbf") != std::string::npos &&
+                    text[text.find_first_not_of(" \t\r\n\xef\xbb\xbf")] == '{';
+  if (!json) {
+    return ir::profile_from_pipedream_graph(text, path, samples);
+  }
+  ir::Result<ir::Profile> profile = ir::profile_from_json(text, path);
+  if (profile.ok() && samples && *samples != profile.value().samples) {
+    return usage("samples", "--samples",
+                 fmt::format("found {}, but {} says it was taken with {}; drop --samples", *samples,
+                             path, profile.value().samples));
+  }
+  return profile;
+}
+
+std::vector<std::vector<std::string>> Workload::layers_by_stage() const {
+  std::vector<std::vector<std::string>> names;
+  std::size_t next = 0;
+  for (const std::uint32_t count : partition) {
+    names.emplace_back();
+    for (std::uint32_t i = 0; i < count; ++i) {
+      names.back().push_back(profile.layers[next++].name);
+    }
+  }
+  return names;
+}
+
+ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
+                                   const ir::Schedule* schedule) {
+  if (ir::Status status = check_combination(arguments); !status.ok()) {
+    return status.error();
+  }
+  Workload workload;
+  workload.optimizer = optimizer_of(arguments);
+  workload.task_overhead = arguments.task_overhead.value_or(0);
+  if (!arguments.cluster.empty()) {
+    ir::Result<std::string> content = ir::read_file(arguments.cluster);
+    if (!content.ok()) {
+      return content.error();
+    }
+    ir::Result<ir::Cluster> cluster = ir::cluster_from_json(content.value(), arguments.cluster);
+    if (!cluster.ok()) {
+      return cluster.error();
+    }
+    workload.cluster = std::move(cluster).value();
+  }
+  const auto stages =
+      stages_of(arguments, schedule, arguments.cluster.empty() ? nullptr : &workload.cluster);
+  if (!stages.ok()) {
+    return stages.error();
+  }
+  workload.stages = stages.value();
+  if (arguments.cluster.empty()) {
+    workload.cluster =
+        scheduler::uniform_cluster(workload.stages, {.bandwidth_bytes_per_s = std::nullopt,
+                                                     .latency = arguments.latency.value_or(0),
+                                                     .duplex = ir::Duplex::Full});
+  }
+  if (arguments.profile.empty()) {
+    workload.synthetic = true;
+    workload.profile =
+        synthetic_profile(workload.stages, arguments.forward.value_or(kDefaultForward),
+                          arguments.backward.value_or(kDefaultBackward));
+    workload.partition.assign(workload.stages, 1);
+    return workload;
+  }
+  ir::Result<ir::Profile> profile = read_profile(arguments.profile, arguments.samples);
+  if (!profile.ok()) {
+    return profile.error();
+  }
+  workload.profile = std::move(profile).value();
+  workload.batch_size = arguments.batch_size.value_or(workload.profile.samples);
+  if (!arguments.partition.empty()) {
+    workload.partition = arguments.partition;
+    if (ir::Status status = scheduler::check_partition(workload.profile, workload.partition);
+        !status.ok()) {
+      return status.error();
+    }
+    return workload;
+  }
+  ir::Result<scheduler::Partition> partition =
+      scheduler::balanced_partition(workload.profile, workload.stages);
+  if (!partition.ok()) {
+    return partition.error();
+  }
+  workload.partition = std::move(partition).value();
+  return workload;
+}
+
+ir::Result<scheduler::StagedModel> staged_model(const Workload& workload,
+                                                std::uint32_t micro_batches,
+                                                bool whole_mini_batch) {
+  const std::uint32_t samples = workload.samples_per_mini_batch(micro_batches);
+  if (micro_batches > samples) {
+    return usage("micro-batches", "--micro-batches",
+                 fmt::format("found {} micro-batches for a mini-batch of {} samples; each needs "
+                             "one at least",
+                             micro_batches, samples));
+  }
+  return scheduler::stage_costs(workload.profile,
+                                {.layers_per_stage = workload.partition,
+                                 .batch_size = samples,
+                                 .micro_batches = whole_mini_batch ? 1 : micro_batches,
+                                 .optimizer = workload.optimizer,
+                                 .placement = {},
+                                 .task_overhead = workload.task_overhead},
+                                workload.cluster);
+}
+
+}  // namespace xpipe::app
