@@ -1,0 +1,73 @@
+// From a profile, a cut and a cluster to what the schedule's tasks cost: the cost model and the
+// graph of what the stages send each other. Everything is added up over a stage's layers first,
+// scaled to the micro-batch and the device, and rounded once, half up.
+//
+//   micro-batch   B/T of the profile's `samples`:  time * B / (T * samples) / device speed
+//                 bytes likewise; parameters and optimizer state do not scale
+//   whole backward = its sum rounded; the weight part is what the input part leaves of it
+//   a tensor      is sent once to each later stage that uses it, however many edges do (design.md
+//                 §10, Cuts); what one stage sends another is one message
+//
+// Copies and updates are priced by the bytes they touch over the device's memory bandwidth, with
+// P bytes of parameters and O of optimizer state:
+//   step      reads W, gradient, state; writes W, state      3 P + 2 O
+//   predict   reads W and what gives the direction;          2 P + O, plus P where that is the last
+//             writes the copy                                gradient (sgd, rmsprop)
+//   stash     reads W, writes the copy                       2 P
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "ir/cluster.h"
+#include "ir/ids.h"
+#include "ir/profile.h"
+#include "ir/status.h"
+#include "scheduler/cost_model.h"
+#include "scheduler/partition.h"
+#include "scheduler/stage_graph.h"
+
+namespace xpipe::scheduler {
+
+/// Which optimizer's state is held; O is 0, P, 2 P, 2 P and P.
+enum class OptimizerKind : std::uint8_t {
+  Sgd,
+  SgdMomentum,
+  Adam,
+  AdamW,
+  RmsProp,
+};
+
+/// "sgd", "sgd-momentum", "adam", "adamw", "rmsprop".
+[[nodiscard]] std::string_view optimizer_name(OptimizerKind optimizer);
+
+/// Copies of a stage's parameters that the optimizer's state takes.
+[[nodiscard]] std::uint32_t optimizer_copies(OptimizerKind optimizer);
+
+struct StageCostRequest {
+  Partition layers_per_stage;
+  std::uint32_t batch_size = 0;     ///< B, samples of one mini-batch; > 0
+  std::uint32_t micro_batches = 1;  ///< T; 1 for policies whose unit is the whole mini-batch
+  OptimizerKind optimizer = OptimizerKind::Adam;
+  std::vector<ir::DeviceId> placement = {};  ///< by StageId; empty: stage k on device k
+  ir::Nanos task_overhead = 0;
+};
+
+struct StagedModel {
+  CostModel costs;  ///< with notes on what was assumed
+  StageGraph graph;
+};
+
+/// Errors: Usage for a partition, placement or T that cannot be (all at once); BadInput when the
+/// cluster has neither the link of a pair that exchanges tensors nor a default; Usage when a time
+/// or size does not fit.
+[[nodiscard]] ir::Result<StagedModel> stage_costs(const ir::Profile& profile,
+                                                  const StageCostRequest& request,
+                                                  const ir::Cluster& cluster);
+
+/// `devices` devices of speed 1 that know nothing of their memory, and one kind of link between
+/// all.
+[[nodiscard]] ir::Cluster uniform_cluster(std::uint32_t devices, const ir::LinkSpec& link);
+
+}  // namespace xpipe::scheduler

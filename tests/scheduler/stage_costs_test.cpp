@@ -1,0 +1,198 @@
+#include "scheduler/stage_costs.h"
+
+#include <string>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+namespace xpipe::scheduler {
+namespace {
+
+using ir::DeviceId;
+using ir::StageId;
+
+/// Four layers taken with 8 samples; a skip edge from layer 0 to layers 2 and 3.
+///   0 -> 1 -> 2 -> 3,   0 -> 2,   0 -> 3
+ir::Profile branchy() {
+  ir::Profile profile;
+  profile.name = "branchy";
+  profile.samples = 8;
+  profile.layers = {
+      {"a", 1000, 1001, 1002, 800, 80, 40, 10},
+      {"b", 2000, 2001, 2002, 1600, 160, 80, 20},
+      {"c", 3000, 3001, 3002, 2400, 240, 120, 30},
+      {"d", 4000, 4001, 4002, 3200, 320, 160, 40},
+  };
+  profile.edges = {{0, 1}, {0, 2}, {0, 3}, {1, 2}, {2, 3}};
+  return profile;
+}
+
+StagedModel model_of(const ir::Profile& profile,
+                     const StageCostRequest& request,
+                     const ir::Cluster& cluster) {
+  auto result = stage_costs(profile, request, cluster);
+  REQUIRE_MESSAGE(result.ok(), (result.ok() ? "" : result.error().to_string()));
+  return std::move(result).value();
+}
+
+/// A link of infinite bandwidth and this latency.
+ir::LinkSpec after(ir::Nanos latency) {
+  ir::LinkSpec link;
+  link.latency = latency;
+  return link;
+}
+
+bool has_note(const StagedModel& model, const std::string& part) {
+  for (const std::string& note : model.costs.notes) {
+    if (note.find(part) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+TEST_CASE("stage costs: layers are added up, scaled to the micro-batch, and rounded once") {
+  // 12 samples in 2 micro-batches of a profile of 8: times 12/(2*8) = 3/4.
+  const StagedModel model =
+      model_of(branchy(), {.layers_per_stage = {2, 2}, .batch_size = 12, .micro_batches = 2},
+               uniform_cluster(2, {}));
+  const StageCosts& first = model.costs.stages[0];
+  CHECK(first.forward == 2250);                                 // 3000 * 3/4
+  CHECK(first.backward_input == 2252);                          // 3002 * 3/4 = 2251.5
+  CHECK(first.backward_input + first.backward_weight == 4505);  // 6006 * 3/4 = 4504.5
+  CHECK(first.saved_bytes == 180);
+  CHECK(first.saved_for_weight_bytes == 90);
+  CHECK(first.parameter_bytes == 30);  // parameters do not scale
+  CHECK(first.optimizer_bytes == 60);  // adam by default
+  CHECK(model.costs.stages[1].forward == 5250);
+}
+
+TEST_CASE("stage costs: a device's speed divides its times, not its bytes") {
+  ir::Cluster cluster = uniform_cluster(2, {});
+  cluster.devices[1].speed = 2.5;
+  const StagedModel model = model_of(
+      branchy(), {.layers_per_stage = {2, 2}, .batch_size = 8, .micro_batches = 1}, cluster);
+  CHECK(model.costs.stages[0].forward == 3000);
+  CHECK(model.costs.stages[1].forward == 2800);  // 7000 / 2.5
+  CHECK(model.costs.stages[1].saved_bytes == 560);
+}
+
+TEST_CASE("stage costs: a tensor that crosses a cut is sent once to each stage that uses it") {
+  // Cut 1,1,2: layer 0 goes to stage 1 (by 1) and once to stage 2 (by 2 and 3); layer 1 to stage 2.
+  const StagedModel model =
+      model_of(branchy(), {.layers_per_stage = {1, 1, 2}, .batch_size = 8, .micro_batches = 1},
+               uniform_cluster(3, after(5)));
+  const std::vector<StageLink> expected = {
+      {StageId{0}, StageId{1}, 800}, {StageId{0}, StageId{2}, 800}, {StageId{1}, StageId{2}, 1600}};
+  CHECK(model.graph.links == expected);
+  CHECK(model.costs.links.size() == 6);  // three pairs, both directions
+  // Cut 2,2: layers 0 and 1 both go to stage 1, as one message.
+  const StagedModel two =
+      model_of(branchy(), {.layers_per_stage = {2, 2}, .batch_size = 8, .micro_batches = 1},
+               uniform_cluster(2, {}));
+  CHECK(two.graph.links == std::vector<StageLink>{{StageId{0}, StageId{1}, 2400}});
+}
+
+TEST_CASE("stage costs: bytes of a message are rounded once, after the sum") {
+  // (800 + 1600) * 1/(7*8) = 42.857
+  const StagedModel model =
+      model_of(branchy(), {.layers_per_stage = {2, 2}, .batch_size = 7, .micro_batches = 7},
+               uniform_cluster(2, {}));
+  CHECK(model.graph.links[0].bytes == 300);  // 2400 / 8
+  const StagedModel third =
+      model_of(branchy(), {.layers_per_stage = {2, 2}, .batch_size = 1, .micro_batches = 1},
+               uniform_cluster(2, {}));
+  CHECK(third.costs.stages[0].backward_input == 375);  // 3002 / 8 = 375.25
+  CHECK(third.costs.stages[1].saved_bytes == 70);
+}
+
+TEST_CASE("stage costs: copies and updates touch the bytes of the header's table") {
+  struct Row {
+    OptimizerKind optimizer;
+    ir::Bytes state;
+    ir::Nanos step;
+    ir::Nanos predict;
+  };
+
+  // P = 30 bytes at 1 byte a nanosecond: step 3P + 2O, predict 2P + O (+ P), stash 2P.
+  const std::vector<Row> rows = {
+      {OptimizerKind::Sgd, 0, 90, 90},        {OptimizerKind::SgdMomentum, 30, 150, 90},
+      {OptimizerKind::Adam, 60, 210, 120},    {OptimizerKind::AdamW, 60, 210, 120},
+      {OptimizerKind::RmsProp, 30, 150, 120},
+  };
+  ir::Cluster cluster = uniform_cluster(2, {});
+  cluster.devices[0].memory_bandwidth_bytes_per_s = 1e9;
+  for (const Row& row : rows) {
+    CAPTURE(optimizer_name(row.optimizer));
+    const StagedModel model = model_of(branchy(),
+                                       {.layers_per_stage = {2, 2},
+                                        .batch_size = 8,
+                                        .micro_batches = 1,
+                                        .optimizer = row.optimizer},
+                                       cluster);
+    CHECK(model.costs.stages[0].optimizer_bytes == row.state);
+    CHECK(model.costs.stages[0].step == row.step);
+    CHECK(model.costs.stages[0].predict == row.predict);
+    CHECK(model.costs.stages[0].stash == 60);
+    CHECK(model.costs.stages[1].step == 0);
+    CHECK(has_note(model, "free on device 1: no memory_bandwidth_bytes_per_s"));
+  }
+}
+
+TEST_CASE("stage costs: data loading is left out and said to be") {
+  ir::Profile profile = branchy();
+  profile.data_loading = 12345;
+  const StagedModel model =
+      model_of(profile, {.layers_per_stage = {4}, .batch_size = 8, .micro_batches = 1},
+               uniform_cluster(1, {}));
+  CHECK(model.costs.stages[0].forward == 10000);
+  CHECK(has_note(model, "12345 ns for 8 samples"));
+  CHECK(has_note(model, "linear"));
+}
+
+TEST_CASE("stage costs: what cannot be is refused, all at once") {
+  const auto bad = stage_costs(
+      branchy(),
+      {.layers_per_stage = {2, 1}, .batch_size = 2, .micro_batches = 4, .placement = {DeviceId{7}}},
+      uniform_cluster(2, {}));
+  REQUIRE_FALSE(bad.ok());
+  CHECK(bad.error().kind == ir::ErrorKind::Usage);
+  const std::string text = bad.error().to_string();
+  for (const char* part :
+       {"2,1 places 3 layers", "4 micro-batches", "2 samples", "device 7", "places 1 stages"}) {
+    CHECK_MESSAGE(text.find(part) != std::string::npos, part, " in ", text);
+  }
+}
+
+TEST_CASE("stage costs: a link that is needed and not listed is an error without a default") {
+  ir::Cluster cluster = uniform_cluster(3, {});
+  cluster.default_link.reset();
+  cluster.links = {{DeviceId{1}, DeviceId{0}, true, after(3)}};
+  const StageCostRequest request = {
+      .layers_per_stage = {1, 1, 2}, .batch_size = 8, .micro_batches = 1};
+  const auto bad = stage_costs(branchy(), request, cluster);
+  REQUIRE_FALSE(bad.ok());
+  CHECK(bad.error().kind == ir::ErrorKind::BadInput);
+  REQUIRE(bad.error().diagnostics.size() == 4);
+  CHECK(bad.error().diagnostics[0].where == "link 0>2");
+  // Symmetric: the listed link serves 0>1 as well.
+  cluster.default_link = after(9);
+  const StagedModel model = model_of(branchy(), request, cluster);
+  CHECK(find_link(model.costs, DeviceId{0}, DeviceId{1})->latency == 3);
+  CHECK(find_link(model.costs, DeviceId{0}, DeviceId{2})->latency == 9);
+}
+
+TEST_CASE("stage costs: stages on one device need no link") {
+  ir::Cluster cluster = uniform_cluster(1, {});
+  cluster.default_link.reset();
+  const StagedModel model = model_of(branchy(),
+                                     {.layers_per_stage = {2, 2},
+                                      .batch_size = 8,
+                                      .micro_batches = 1,
+                                      .placement = {DeviceId{0}, DeviceId{0}}},
+                                     cluster);
+  CHECK(model.costs.links.empty());
+}
+
+}  // namespace
+}  // namespace xpipe::scheduler
