@@ -1,0 +1,226 @@
+#include "ir/strict_json.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <unordered_set>
+
+#include <nlohmann/json.hpp>
+
+namespace xpipe::ir {
+
+namespace {
+
+std::string pointer_token(std::string_view key) {
+  std::string out;
+  for (const char c : key) {
+    out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
+  }
+  return out;
+}
+
+/// Builds the tree; stops at the first syntax error, goes on after a duplicate key.
+class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  TreeBuilder(std::string_view text, std::string_view file) : text_(text), file_(file) {}
+
+  bool null() override { return put({nullptr}); }
+
+  bool boolean(bool value) override { return put({value}); }
+
+  bool number_integer(number_integer_t value) override { return put({std::int64_t{value}}); }
+
+  bool number_unsigned(number_unsigned_t value) override {
+    if (value <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) {
+      return put({static_cast<std::int64_t>(value)});
+    }
+    return put({JsonNumber{std::to_string(value)}});
+  }
+
+  bool number_float(number_float_t, const string_t& token) override {
+    return put({JsonNumber{token}});
+  }
+
+  bool string(string_t& value) override { return put({std::move(value)}); }
+
+  bool binary(binary_t&) override { return false; }
+
+  bool start_object(std::size_t) override { return open({JsonValue::Object()}); }
+
+  bool key(string_t& value) override {
+    Open& top = stack_.back();
+    if (!top.keys.insert(value).second) {
+      fault("json-duplicate-key", where(path() + "/" + pointer_token(value)),
+            "duplicate key \"" + value + "\": expected each key once in an object");
+    }
+    top.key = std::move(value);
+    return true;
+  }
+
+  bool end_object() override { return close(); }
+
+  bool start_array(std::size_t) override { return open({JsonValue::Array()}); }
+
+  bool end_array() override { return close(); }
+
+  bool parse_error(std::size_t position,
+                   const std::string& token,
+                   const nlohmann::json::exception& error) override {
+    const std::size_t at = std::min(position > 0 ? position - 1 : 0, text_.size());
+    const std::string_view before = text_.substr(0, at);
+    const auto line = std::count(before.begin(), before.end(), '\n') + 1;
+    const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
+    const std::string place = (file_.empty() ? "" : std::string(file_) + ": ") + "line " +
+                              std::to_string(line) + ", column " +
+                              std::to_string(at - line_begin + 1);
+    const std::string what = error.what();
+    if (error.id == 406) {
+      fault("json-range", place, "number " + token + " is larger than a double can hold");
+    } else if (what.find("UTF-8") != std::string::npos) {
+      fault("utf-8", place, "invalid UTF-8: expected the file in UTF-8");
+    } else {
+      std::string message = "not JSON: " + what.substr(std::min(what.find(": ") + 2, what.size()));
+      if (const std::string word = word_at(at); !word.empty()) {
+        message += "; found \"" + word + "\"";
+      }
+      fault("json-syntax", place, std::move(message));
+    }
+    return false;
+  }
+
+  void fault(std::string code, std::string place, std::string message) {
+    faults_.push_back({std::move(code), std::move(place), std::move(message)});
+  }
+
+  Result<JsonValue> finish() && {
+    if (!faults_.empty()) {
+      return Error{ErrorKind::BadInput, std::move(faults_)};
+    }
+    return std::move(root_);
+  }
+
+ private:
+  struct Open {
+    JsonValue value;
+    std::string key;  ///< of the member that is being read
+    std::unordered_set<std::string> keys;
+  };
+
+  [[nodiscard]] std::string path() const {
+    std::string out;
+    for (std::size_t i = 0; i + 1 < stack_.size(); ++i) {
+      const Open& level = stack_[i];
+      if (const auto* array = std::get_if<JsonValue::Array>(&level.value.value)) {
+        out += "/" + std::to_string(array->size());
+      } else {
+        out += "/" + pointer_token(level.key);
+      }
+    }
+    return out;
+  }
+
+  [[nodiscard]] std::string where(const std::string& path) const {
+    return file_.empty() ? path : std::string(file_) + ": " + path;
+  }
+
+  /// The bare word around a place, such as NaN or -Infinity.
+  [[nodiscard]] std::string word_at(std::size_t at) const {
+    const auto in_word = [this](std::size_t i) {
+      const char c = text_[i];
+      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+             c == '.' || c == '+' || c == '-' || c == '_';
+    };
+    std::size_t begin = at;
+    std::size_t end = at;
+    while (begin > 0 && in_word(begin - 1)) {
+      --begin;
+    }
+    while (end < text_.size() && in_word(end)) {
+      ++end;
+    }
+    return std::string(text_.substr(begin, std::min<std::size_t>(end - begin, 40)));
+  }
+
+  bool put(JsonValue value) {
+    if (stack_.empty()) {
+      root_ = std::move(value);
+      return true;
+    }
+    Open& top = stack_.back();
+    if (auto* array = std::get_if<JsonValue::Array>(&top.value.value)) {
+      array->push_back(std::move(value));
+    } else {
+      std::get<JsonValue::Object>(top.value.value)
+          .emplace_back(std::move(top.key), std::move(value));
+    }
+    return true;
+  }
+
+  bool open(JsonValue value) {
+    if (stack_.size() == static_cast<std::size_t>(kMaxJsonDepth)) {
+      fault("json-depth", where(path()),
+            "is nested more than " + std::to_string(kMaxJsonDepth) + " deep");
+      return false;
+    }
+    stack_.push_back({std::move(value), {}, {}});
+    return true;
+  }
+
+  bool close() {
+    JsonValue value = std::move(stack_.back().value);
+    stack_.pop_back();
+    return put(std::move(value));
+  }
+
+  std::string_view text_;
+  std::string_view file_;
+  JsonValue root_;
+  std::vector<Open> stack_;
+  std::vector<Diagnostic> faults_;
+};
+
+}  // namespace
+
+std::string JsonValue::shown() const {
+  return std::visit(
+      []<typename T>(const T& v) -> std::string {
+        if constexpr (std::is_same_v<T, std::nullptr_t>) {
+          return "null";
+        } else if constexpr (std::is_same_v<T, bool>) {
+          return v ? "true" : "false";
+        } else if constexpr (std::is_same_v<T, std::int64_t>) {
+          return std::to_string(v);
+        } else if constexpr (std::is_same_v<T, JsonNumber>) {
+          return v.text;
+        } else if constexpr (std::is_same_v<T, std::string>) {
+          return "the string " + json_quoted(v);
+        } else if constexpr (std::is_same_v<T, Array>) {
+          return "an array";
+        } else {
+          return "an object";
+        }
+      },
+      value);
+}
+
+Result<JsonValue> parse_json(std::string_view text, std::string_view file) {
+  TreeBuilder builder(text, file);
+  if (text.substr(0, 3) == "\xEF\xBB\xBF") {
+    builder.fault("json-syntax",
+                  (file.empty() ? "" : std::string(file) + ": ") + "line 1, column 1",
+                  "starts with a byte order mark: save the file without it");
+    return std::move(builder).finish();
+  }
+  try {
+    nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
+  } catch (const std::exception& error) {
+    builder.fault("json-syntax", std::string(file), error.what());
+  }
+  return std::move(builder).finish();
+}
+
+std::string json_quoted(std::string_view text) {
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace xpipe::ir

@@ -1,0 +1,109 @@
+// Strict JSON: a value tree that keeps numbers as they are written, and a reader that collects
+// every fault with its place. Files of ours (schedule, profile, cluster) are read through it.
+//
+// Refused: syntax errors and NaN or Infinity (line and column), invalid UTF-8, a byte order mark,
+// numbers that no double holds, duplicate keys, nesting beyond kMaxJsonDepth, and whatever a reader
+// does not ask for: unknown keys, other types, numbers out of range. CR LF is white space.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ir/ids.h"
+#include "ir/status.h"
+
+namespace xpipe::ir {
+
+inline constexpr int kMaxJsonDepth = 64;
+
+/// A number as it is written, when it is not a whole number of 64 bits: "12.50", "1e3".
+struct JsonNumber {
+  std::string text;
+};
+
+struct JsonValue {
+  using Array = std::vector<JsonValue>;
+  using Object = std::vector<std::pair<std::string, JsonValue>>;  ///< in the order of the file
+
+  std::variant<std::nullptr_t, bool, std::int64_t, JsonNumber, std::string, Array, Object> value;
+
+  /// "null", "true", "a string", "12.50": what a message says was found.
+  [[nodiscard]] std::string shown() const;
+};
+
+/// Errors: BadInput, with `file` in front of every place.
+[[nodiscard]] Result<JsonValue> parse_json(std::string_view text, std::string_view file);
+
+/// The faults found in one file.
+class JsonFaults {
+ public:
+  explicit JsonFaults(std::string_view file) : file_(file) {}
+
+  /// `path` is a JSON pointer, "/layers/2/forward_us"; "" is the whole document.
+  void add(std::string code, const std::string& path, std::string message);
+
+  [[nodiscard]] bool empty() const { return diagnostics_.empty(); }
+
+  /// Requires: !empty().
+  [[nodiscard]] Error error() &&;
+
+ private:
+  std::string file_;
+  std::vector<Diagnostic> diagnostics_;
+};
+
+enum class Need { Required, Optional };
+
+/// Reads one object key by key. Each getter returns nothing when the key is absent or wrong; what
+/// is wrong, or required and absent, becomes a fault. Call refuse_unknown() when all has been
+/// asked.
+class JsonObject {
+ public:
+  /// `value` and `faults` must outlive the reader. Not being an object is a fault.
+  JsonObject(const JsonValue& value, std::string path, JsonFaults& faults);
+
+  /// The value itself, whatever it is.
+  const JsonValue* get(std::string_view key, Need need);
+  const JsonValue::Array* array(std::string_view key, Need need);
+  const JsonValue::Object* object(std::string_view key, Need need);
+  std::optional<std::string> string(std::string_view key, Need need);
+  std::optional<bool> boolean(std::string_view key, Need need);
+  std::optional<std::int64_t> integer(std::string_view key,
+                                      std::int64_t least,
+                                      std::int64_t most,
+                                      Need need);
+  /// Bytes: a whole number, at least 0.
+  std::optional<Bytes> bytes(std::string_view key, Need need);
+  /// A finite number greater than 0.
+  std::optional<double> positive(std::string_view key, Need need);
+  /// Microseconds, at least 0, as nanoseconds; more than three decimals are rounded half up.
+  std::optional<Nanos> micros(std::string_view key, Need need);
+
+  /// "format": `name` and "version": `version`.
+  void expect_format(std::string_view name, std::int64_t version);
+
+  void refuse_unknown();
+
+  [[nodiscard]] std::string path_of(std::string_view key) const;
+
+  void fault(std::string code, std::string_view key, std::string message);
+
+ private:
+  void wrong_type(std::string_view key, const JsonValue& found, std::string_view expected);
+
+  const JsonValue::Object* members_ = nullptr;  ///< nullptr: was no object
+  std::string path_;
+  JsonFaults& faults_;
+  std::vector<std::string> asked_;
+};
+
+/// `text` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.
+[[nodiscard]] std::string json_quoted(std::string_view text);
+
+}  // namespace xpipe::ir
