@@ -222,16 +222,19 @@ ir::Result<std::vector<LinkCosts>> links_of(const StageGraph& graph,
   return links;
 }
 
+/// Whether a time does not fit, or a size is so large (1 PiB) that sums over micro-batches might
+/// not.
 bool is_too_large(const StagedModel& model) {
-  const bool link = std::any_of(model.graph.links.begin(), model.graph.links.end(),
-                                [](const StageLink& l) { return l.bytes == kTooLarge; });
-  return link ||
-         std::any_of(model.costs.stages.begin(), model.costs.stages.end(), [](const StageCosts& s) {
-           const std::int64_t largest =
+  constexpr Bytes kLargestBytes = Bytes{1} << 50;
+  const bool link = std::ranges::any_of(model.graph.links,
+                                        [](const StageLink& l) { return l.bytes > kLargestBytes; });
+  return link || std::ranges::any_of(model.costs.stages, [](const StageCosts& s) {
+           const Nanos longest =
                std::max({s.forward, capped_sum(s.backward_input, s.backward_weight), s.step,
-                         s.predict, s.stash, s.parameter_bytes, s.optimizer_bytes, s.saved_bytes,
-                         s.saved_for_weight_bytes});
-           return largest == kTooLarge;
+                         s.predict, s.stash});
+           const Bytes largest = std::max(
+               {s.parameter_bytes, s.optimizer_bytes, s.saved_bytes, s.saved_for_weight_bytes});
+           return longest == kTooLarge || largest > kLargestBytes;
          });
 }
 
@@ -330,9 +333,10 @@ ir::Result<StagedModel> stage_costs(const ir::Profile& profile,
   model.costs.task_overhead = request.task_overhead;
   model.costs.notes = notes_of(profile, request, device_of, cluster);
   if (is_too_large(model)) {
-    return ir::make_error(ir::ErrorKind::Usage, "too-large", "profile",
-                          "a stage's time or size passes 2^63; check the units of the profile, "
-                          "--batch-size and the device's speed");
+    return ir::make_error(
+        ir::ErrorKind::Usage, "too-large", "profile",
+        "a stage takes over 2^63 ns or a size is over 1 PiB; check the units of the "
+        "profile, --batch-size and the device's speed");
   }
   return model;
 }

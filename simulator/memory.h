@@ -1,0 +1,74 @@
+// Memory over time on each device, by what it is for: from a schedule, its timeline and the sizes
+// in the cost model. Planned memory is what must be there at the same time, no allocator's
+// rounding.
+//
+//   weights      the master of each stage on the device, always
+//   optimizer    its state, always
+//   slots        each copy from the task that writes it to its last use (simulator/slot_life.h)
+//   gradients    one accumulator a stage and mini-batch, as large as the parameters: from the start
+//                of the first backward that adds to it to the end of its step
+//   activations  saved_bytes from the start of a forward (with recomputation: of the recompute) to
+//                the end of the backward; of a split backward the input part frees all but
+//                saved_for_weight_bytes, the weight part the rest
+//   buffers      a message on its sender from the end of the pass that makes it to the end of the
+//                send; on its receiver from the start of the send to the end of the pass that uses
+//                it. Unknown bytes count as 0.
+//
+// At one instant what ends is freed before what starts is taken; what starts and ends at that
+// instant counts between the two.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "ir/ids.h"
+#include "ir/schedule.h"
+#include "ir/timeline.h"
+#include "scheduler/cost_model.h"
+
+namespace xpipe::simulator {
+
+enum class MemoryKind : std::uint8_t {
+  Weights,
+  Slots,
+  Gradients,
+  Optimizer,
+  Activations,
+  Buffers,
+};
+
+inline constexpr std::size_t kMemoryKinds = 6;
+
+/// "weights", "slots", ... as printed.
+[[nodiscard]] std::string_view memory_kind_name(MemoryKind kind);
+
+/// Bytes by MemoryKind.
+using MemoryBytes = std::array<ir::Bytes, kMemoryKinds>;
+
+/// What is held from `time` on, until the next point.
+struct MemoryPoint {
+  ir::Nanos time = 0;
+  MemoryBytes bytes{};
+
+  bool operator==(const MemoryPoint&) const = default;
+};
+
+struct DeviceMemory {
+  std::vector<MemoryPoint> curve;  ///< by time, each time once; the last point equals the first
+  MemoryBytes peak_by_kind{};      ///< each kind's own peak
+  ir::Bytes peak = 0;              ///< of the sum over kinds
+  ir::Nanos peak_time = 0;         ///< the first time it is reached
+};
+
+/// By DeviceId. Requires: a legal schedule, its timeline, check_costs(costs, schedule).ok().
+[[nodiscard]] std::vector<DeviceMemory> memory_over_time(const ir::Schedule& schedule,
+                                                         const ir::Timeline& timeline,
+                                                         const scheduler::CostModel& costs);
+
+/// Micro-batches between their forward and their backward on each stage, at the peak; counted in
+/// the order of the lanes, so that it does not depend on times. By StageId.
+[[nodiscard]] std::vector<std::uint32_t> peak_in_flight(const ir::Schedule& schedule);
+
+}  // namespace xpipe::simulator
