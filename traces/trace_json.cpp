@@ -59,13 +59,21 @@ class Builder {
     const std::string_view before = text_.substr(0, position == 0 ? 0 : position - 1);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
-    const std::string message = e.what();
-    const std::size_t detail = message.find("] ");
+    // "[json.exception...] parse error at line 2, column 8: what is wrong": the place is ours.
+    std::string message = e.what();
+    for (const char* head : {"] ", ", column "}) {
+      if (const std::size_t at = message.find(head); at != std::string::npos) {
+        message.erase(0, at + std::string_view(head).size());
+      }
+    }
+    if (const std::size_t at = message.find(": ");
+        at != std::string::npos && message.find_first_not_of("0123456789") == at) {
+      message.erase(0, at + 2);
+    }
     fault("json-syntax",
           "line " + std::to_string(line) + ", column " +
               std::to_string(before.size() - line_begin + 1),
-          "this is not JSON: " +
-              (detail == std::string::npos ? message : message.substr(detail + 2)));
+          "this is not JSON: " + message);
     return false;
   }
 
