@@ -31,8 +31,8 @@ struct Event {
 
 class Backend {
  public:
-  /// The work of one task; its Status says whether it succeeded.
-  using Work = std::function<ir::Status()>;
+  /// The work of a task; its Status says whether it succeeded. Must not throw.
+  using Work = std::function<ir::Status(ir::TaskId)>;
 
   Backend() = default;
   Backend(const Backend&) = delete;

@@ -62,23 +62,26 @@ Error handler_failed(const ir::Task& task, std::string what) {
   return ir::make_error(ErrorKind::Runtime, "handler-failed", ir::to_text(task), std::move(what));
 }
 
-/// What the work of every task needs; one pointer in each closure keeps std::function from
-/// allocating.
-struct Run {
-  const ir::Schedule& schedule;
-  const HandlerTable& handlers;
+/// Calls the handler of a task. Refers to what outlives a handler that hangs, and to nothing of the
+/// engine's own; small enough for std::function not to allocate.
+struct Work {
+  const ir::Schedule* schedule;
+  const HandlerTable* handlers;
 
-  [[nodiscard]] Status handle(TaskId task) const {
-    try {
-      Status status = handlers[kind_index(schedule, task)](schedule, task);
-      return status.ok() ? status : Status(with_task(status.error(), schedule.task(task)));
-    } catch (const std::exception& exception) {
-      return handler_failed(schedule.task(task), exception.what());
-    } catch (...) {
-      return handler_failed(schedule.task(task), "threw something that is no std::exception");
-    }
-  }
+  Status operator()(TaskId id) const;
 };
+
+Status Work::operator()(TaskId id) const {
+  const ir::Task& task = schedule->task(id);
+  try {
+    Status status = (*handlers)[kind_index(*schedule, id)](*schedule, id);
+    return status.ok() ? status : Status(with_task(status.error(), task));
+  } catch (const std::exception& exception) {
+    return handler_failed(task, exception.what());
+  } catch (...) {
+    return handler_failed(task, "threw something that is no std::exception");
+  }
+}
 
 }  // namespace
 
@@ -93,7 +96,6 @@ ir::Result<ir::Timeline> run(const ir::Schedule& schedule,
   if (Status status = backend.begin(schedule); !status.ok()) {
     return status.error();
   }
-  const Run context{schedule, handlers};
   for (const TaskId task : order) {
     const ir::LaneId lane = schedule.task(task).lane;
     for (const TaskId before : graph.predecessors(task)) {
@@ -101,7 +103,7 @@ ir::Result<ir::Timeline> run(const ir::Schedule& schedule,
         backend.wait(lane, Event{before});
       }
     }
-    backend.enqueue(lane, task, [&context, task] { return context.handle(task); });
+    backend.enqueue(lane, task, Work{&schedule, &handlers});
   }
   if (Status status = backend.synchronize(); !status.ok()) {
     return status.error();

@@ -30,7 +30,7 @@ Event InlineBackend::enqueue(ir::LaneId /*lane*/, ir::TaskId task, Work work) {
     return std::chrono::nanoseconds(std::chrono::steady_clock::now() - origin_).count();
   };
   const ir::Nanos start = now();
-  const ir::Status status = work();
+  const ir::Status status = work(task);
   if (status.ok()) {
     spans_.push_back({.task = task, .start = start, .end = now()});
   } else {

@@ -30,7 +30,7 @@ Event VirtualBackend::enqueue(ir::LaneId lane, ir::TaskId task, Work work) {
   if (state_.stopping()) {
     return {task};
   }
-  if (const ir::Status status = work(); status.ok()) {
+  if (const ir::Status status = work(task); status.ok()) {
     clock_->add(lane, task);
   } else {
     state_.fail(status.error());

@@ -31,7 +31,7 @@ struct CpuBackendOptions {
   /// How long a thread looks for work before it sleeps. Without: kDefaultSpin when every thread of
   /// a run can have a core of its own, else 0, since a spinning thread would keep another one from
   /// working.
-  std::optional<std::chrono::nanoseconds> spin;
+  std::optional<std::chrono::nanoseconds> spin = std::nullopt;
 };
 
 /// About what waking a sleeping thread costs: spinning longer can lose more than it saves.

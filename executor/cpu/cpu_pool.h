@@ -28,9 +28,9 @@ namespace xpipe::executor {
 struct CpuPoolOptions {
   std::uint32_t devices = 1;
   /// Called once in each thread before create() returns; may throw.
-  std::function<void(ir::DeviceId)> on_thread_start;
+  std::function<void(ir::DeviceId)> on_thread_start = {};
   /// Pins device d's thread to processor pin_to[d mod size]; empty: the system places the threads.
-  std::vector<std::uint32_t> pin_to;
+  std::vector<std::uint32_t> pin_to = {};
 };
 
 class CpuPool {

@@ -128,7 +128,7 @@ void CpuRun::run_head(Worker& worker, Program& program) {
   worker.moves.store(moves + 1, std::memory_order_relaxed);
 
   spans_[index] = {.task = item.task, .start = now(), .end = 0};
-  const ir::Status status = item.work();
+  const ir::Status status = item.work(item.task);
   spans_[index].end = now();
 
   worker.running.store(nullptr, std::memory_order_relaxed);

@@ -1,0 +1,127 @@
+// Twins: the executor on virtual time and the simulator, written apart, give the same start and end
+// for every task, on any schedule and any costs.
+#include <algorithm>
+#include <random>
+
+#include "doctest/doctest.h"
+
+#include "executor/engine.h"
+#include "executor/virtual_backend.h"
+#include "ir/text.h"
+#include "scheduler/cost_model.h"
+#include "simulator/simulate.h"
+#include "tests/executor/schedules.h"
+
+namespace xpipe::tests {
+
+namespace {
+
+/// Uneven costs below `bound`; a small bound makes many things happen at the same instant.
+scheduler::CostModel random_costs(std::uint32_t stages, ir::Nanos bound, std::mt19937& random) {
+  const auto below = [&random](ir::Nanos limit) {
+    return static_cast<ir::Nanos>(random() % static_cast<std::uint32_t>(limit));
+  };
+  scheduler::CostModel costs;
+  for (std::uint32_t k = 0; k < stages; ++k) {
+    scheduler::StageCosts stage;
+    stage.forward = below(bound);
+    stage.backward_input = below(bound);
+    stage.backward_weight = below(bound);
+    stage.step = below(bound);
+    stage.predict = below(bound);
+    stage.stash = below(bound);
+    costs.stages.push_back(stage);
+  }
+  costs.task_overhead = below(3);
+  for (std::uint32_t from = 0; from < stages; ++from) {
+    for (std::uint32_t to = 0; to < stages; ++to) {
+      if (from == to) {
+        continue;
+      }
+      scheduler::LinkCosts link;
+      link.from = ir::DeviceId{static_cast<std::uint16_t>(from)};
+      link.to = ir::DeviceId{static_cast<std::uint16_t>(to)};
+      link.spec.latency = below(bound);
+      // Both directions of a pair alike: by the smaller device.
+      link.spec.duplex = std::min(from, to) % 3 == 0 ? ir::Duplex::Full : ir::Duplex::Half;
+      if (below(4) != 0) {  // else infinite: transfers of no time
+        link.spec.bandwidth_bytes_per_s = 1e12 / static_cast<double>(1 + below(bound));
+      }
+      costs.links.push_back(link);
+    }
+  }
+  return costs;
+}
+
+void check_twins(const ir::Schedule& schedule, const scheduler::CostModel& costs) {
+  const ir::Timeline simulated = simulator::simulate(schedule, costs);
+  executor::VirtualBackend backend(costs);
+  const auto run = executor::run(schedule, executor::no_op_handlers(), backend);
+  REQUIRE_MESSAGE(run.ok(), run.status().error().to_string());
+  if (run.value() == simulated) {
+    return;
+  }
+  REQUIRE(run.value().spans.size() == simulated.spans.size());
+  for (std::size_t i = 0; i < simulated.spans.size(); ++i) {
+    const ir::Span& ours = run.value().spans[i];
+    const ir::Span& theirs = simulated.spans[i];
+    if (ours != theirs) {
+      FAIL_CHECK(ir::to_text(schedule.tasks[i]), " virtual ", ours.start, "..", ours.end,
+                 ", simulated ", theirs.start, "..", theirs.end);
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("twins: virtual equals the simulator span by span, for every policy on a grid") {
+  std::mt19937 random(1911);
+  std::size_t tasks = 0;
+  for (const scheduler::Policy& policy : all_policies()) {
+    for (std::uint32_t stages = 1; stages <= 8; ++stages) {
+      for (const std::uint32_t micro_batches : {1U, 2U, 3U, 5U, 8U}) {
+        for (const std::uint32_t mini_batches : {1U, 2U, 7U}) {
+          const ir::Schedule schedule = compiled(policy, stages, micro_batches, mini_batches);
+          tasks += schedule.tasks.size();
+          CAPTURE(policy.name);
+          CAPTURE(stages);
+          CAPTURE(micro_batches);
+          CAPTURE(mini_batches);
+          for (const ir::Nanos bound : {1, 3, 1000}) {
+            check_twins(schedule, random_costs(stages, bound, random));
+          }
+        }
+      }
+    }
+  }
+  CHECK(tasks > 100'000);
+}
+
+TEST_CASE("twins: every option of every policy, too") {
+  std::mt19937 random(2105);
+  for (const scheduler::Policy& policy : all_policies()) {
+    for (const scheduler::OptionSpec& option : policy.options) {
+      for (const std::string& value : option.values) {
+        const ir::Schedule schedule = compiled(policy, 4, 2, 6, 1000, {{option.name, value}});
+        CAPTURE(policy.name);
+        CAPTURE(value);
+        check_twins(schedule, random_costs(4, 50, random));
+      }
+    }
+  }
+}
+
+TEST_CASE("twins: half-duplex links make a difference, so the comparison is not empty") {
+  const ir::Schedule schedule = compiled("xpipe", 4, 2, 6);
+  ir::LinkSpec link;
+  link.bandwidth_bytes_per_s = 1e9;
+  scheduler::CostModel full = scheduler::uniform_costs(4, 4, 100, 200, link);
+  link.duplex = ir::Duplex::Half;
+  const scheduler::CostModel half = scheduler::uniform_costs(4, 4, 100, 200, link);
+  check_twins(schedule, full);
+  check_twins(schedule, half);
+  CHECK(simulator::simulate(schedule, full) != simulator::simulate(schedule, half));
+}
+
+}  // namespace xpipe::tests
