@@ -1,0 +1,114 @@
+#include "ir/schedule_json.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
+
+#include "ir/validate.h"
+#include "tests/ir/schedules.h"
+
+namespace xpipe::ir {
+
+namespace {
+
+using tests::edited;
+using tests::parsed;
+
+constexpr std::string_view kSmall = R"({"format": "xpipe.schedule", "version": 1,
+ "policy": "hand", "options": {"predict": "both"},
+ "micro_batches": 1, "mini_batches": 1, "devices": 1,
+ "stages": [{"device": 0, "slots": 1}],
+ "tasks": ["0F0[s0:v0]", "0B0[s0:v0]", "0STEP0[v0]"],
+ "lanes": [{"kind": "compute", "device": 0, "tasks": [0, 1, 2]}],
+ "edges": []}
+)";
+
+}  // namespace
+
+TEST_CASE("schedule json: what is read back is the same schedule, and the bytes are the same") {
+  for (const std::string_view text : {tests::kTwoStages, tests::kOneStage, tests::kTwoLanes}) {
+    const Schedule schedule = parsed(text);
+    const std::string json = schedule_to_json(schedule);
+    const Result<Schedule> back = schedule_from_json(json, "f.json");
+    REQUIRE(back.ok());
+    CHECK(back.value() == schedule);
+    CHECK_EQ(schedule_to_json(back.value()), json);
+    CHECK(nlohmann::json::accept(json));
+  }
+}
+
+TEST_CASE("schedule json: names with quotes, control characters and bad UTF-8 stay readable") {
+  Schedule schedule = parsed(tests::kOneStage);
+  schedule.policy = "a\"b\\c\n\x01 \xC3\xA9";
+  schedule.options = {{"k\"", "v\t"}};
+  Result<Schedule> back = schedule_from_json(schedule_to_json(schedule), "f");
+  REQUIRE(back.ok());
+  CHECK(back.value() == schedule);
+  schedule.policy = "\xFF";
+  back = schedule_from_json(schedule_to_json(schedule), "f");
+  REQUIRE(back.ok());
+  CHECK_EQ(back.value().policy, "\xEF\xBF\xBD");
+}
+
+TEST_CASE("schedule json: a hand-written file is read and is legal") {
+  const Result<Schedule> schedule = schedule_from_json(kSmall, "f.json");
+  REQUIRE(schedule.ok());
+  CHECK(validate(schedule.value()).empty());
+  CHECK_EQ(schedule.value().options[0].second, "both");
+}
+
+TEST_CASE("schedule json: what does not belong is refused with its path") {
+  struct Case {
+    std::string from;
+    std::string to;
+    std::string_view where;
+    std::string_view says;
+  };
+
+  for (const Case& c : std::vector<Case>{
+           {"\"version\": 1", "\"version\": 2", "f.json: /version", "expected version 1, found 2"},
+           {"xpipe.schedule", "xpipe.profile", "f.json: /format", "expected \"xpipe.schedule\""},
+           {"\"devices\": 1", "\"devices\": -1", "f.json: /devices", "found -1"},
+           {"\"devices\": 1", "\"devices\": 1.5", "f.json: /devices", "found 1.5"},
+           {"\"devices\": 1", "\"devices\": true", "f.json: /devices", "found true"},
+           {"\"devices\": 1", "\"devices\": \"1\"", "f.json: /devices", "found the string \"1\""},
+           {"\"devices\": 1", "\"devices\": 99999999999999999999", "f.json: /devices",
+            "found 99999999999999999999"},
+           {"\"devices\": 1,", "\"devices\": 1, \"device\": 2,", "f.json: /device",
+            "unknown key: expected one of format, version"},
+           {"\"devices\": 1,", "", "f.json: /devices", "is missing"},
+           {"\"devices\": 1,", "\"devices\": 1, \"devices\": 1,", "f.json: /devices",
+            "duplicate key"},
+           {"\"both\"", "3", "f.json: /options/predict", "expected a string, found 3"},
+           {"\"slots\": 1", "\"slots\": 70000", "f.json: /stages/0/slots", "from 0 to 65535"},
+           {"0B0[s0:v0]", "0B0", "f.json: /tasks/1", "does not say which weights it reads"},
+           {"\"0STEP0[v0]\"", "7", "f.json: /tasks/2", "expected a task's text form, found 7"},
+           {"[0, 1, 2]", "[0, 1, 3]", "f.json: /lanes/0/tasks/2", "below 3, found 3"},
+           {"\"compute\"", "\"comptue\"", "f.json: /lanes/0/kind", "found \"comptue\""},
+           {"\"edges\": []", "\"edges\": [[0]]", "f.json: /edges/0", "found an array of 1"},
+           {"\"edges\": []", "\"edges\": [[0, -1]]", "f.json: /edges/0/1", "found -1"},
+       }) {
+    CAPTURE(c.to);
+    const Result<Schedule> schedule =
+        schedule_from_json(edited(kSmall, {{c.from, c.to}}), "f.json");
+    REQUIRE_FALSE(schedule.ok());
+    CAPTURE(schedule.error().to_string());
+    CHECK(schedule.error().kind == ErrorKind::BadInput);
+    CHECK_EQ(schedule.error().diagnostics[0].where, c.where);
+    CHECK(schedule.error().diagnostics[0].message.find(c.says) != std::string::npos);
+  }
+}
+
+TEST_CASE("schedule json: a task that no lane lists is read, for the validator to tell") {
+  const Result<Schedule> schedule =
+      schedule_from_json(edited(kSmall, {{"[0, 1, 2]", "[0, 1]"}}), "f.json");
+  REQUIRE(schedule.ok());
+  const std::vector<Diagnostic> found = validate(schedule.value());
+  CHECK_FALSE(found.empty());
+  CHECK_EQ(found.back().code, "task-not-in-lane");
+}
+
+}  // namespace xpipe::ir
