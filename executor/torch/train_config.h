@@ -2,7 +2,6 @@
 // compiles fast. The policy's part (order, versions, distances) is in the schedule.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -48,11 +47,6 @@ struct PredictionForm {
   bool operator==(const PredictionForm&) const = default;
 };
 
-enum class TrainDevice : std::uint8_t {
-  Inline,  ///< every task at once, in the caller's thread: the reference
-  Cpu,     ///< a thread a device
-};
-
 struct TrainConfig {
   std::string model = "lenet5";
   std::map<std::string, std::string> model_options;  ///< `mlp`: hidden, depth
@@ -67,10 +61,8 @@ struct TrainConfig {
   std::optional<Extrapolation> extrapolation;
   std::optional<BiasCorrection> bias;
   double gamma = 0.9;
-  std::uint64_t seed = 0;  ///< of weights and order of samples
-  TrainDevice device = TrainDevice::Cpu;
-  std::uint32_t intra_op_threads = 1;  ///< of each stage, and of the evaluation
-  std::chrono::milliseconds time_out{300'000};  ///< of any wait
+  std::uint64_t seed = 0;              ///< of weights and order of samples
+  std::uint32_t intra_op_threads = 1;  ///< of the evaluation, and of each stage
   bool stop_on_nan = true;
   std::uint32_t prediction_error_every = 0;  ///< mini-batches; 0: off
   std::optional<std::uint32_t> trace_epoch;  ///< its timeline is kept; absent: the last one's

@@ -35,8 +35,7 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
       return;
     }
     TORCH_CHECK(tensor.scalar_type() == weights_->slot(ir::kMasterSlot)[*parameter_].scalar_type(),
-                "a layer saves its weights reinterpreted as ",
-                tensor.scalar_type(),
+                "a layer saves its weights reinterpreted as ", tensor.scalar_type(),
                 "; another slot's cannot be put in their place");
     sizes_ = tensor.sizes().vec();
     strides_ = tensor.strides().vec();
@@ -137,13 +136,17 @@ ForwardScope::ForwardScope(std::shared_ptr<WeightSlots> weights) {
   previous_ = std::exchange(weights_in_forward, std::move(weights));
 }
 
-ForwardScope::~ForwardScope() { weights_in_forward = std::move(previous_); }
+ForwardScope::~ForwardScope() {
+  weights_in_forward = std::move(previous_);
+}
 
 BackwardScope::BackwardScope(WeightSlots& weights, ir::SlotId slot) : weights_(weights) {
   weights_.backward_slot_ = slot;
 }
 
-BackwardScope::~BackwardScope() { weights_.backward_slot_.reset(); }
+BackwardScope::~BackwardScope() {
+  weights_.backward_slot_.reset();
+}
 
 void install_weight_hooks() {
   static std::once_flag installed;

@@ -1,0 +1,63 @@
+#include "executor/torch/evaluate.h"
+
+#include <algorithm>
+
+#include <c10/util/Exception.h>
+
+#include "executor/torch/intra_op_threads.h"
+
+namespace xpipe::executor::nn {
+
+ir::Result<Evaluation> evaluate(std::vector<Stage>& stages, const Samples& samples) {
+  constexpr std::int64_t kBatch = 250;
+  const std::int64_t count = samples.count();
+  Evaluation sums;
+  try {
+    const torch::NoGradGuard no_grad;
+    for (std::int64_t begin = 0; begin < count; begin += kBatch) {
+      const std::int64_t end = std::min(begin + kBatch, count);
+      torch::Tensor output = samples.inputs.slice(0, begin, end);
+      for (Stage& stage : stages) {
+        output = stage.evaluate(output);
+      }
+      const torch::Tensor labels = samples.labels.slice(0, begin, end);
+      const torch::Tensor loss = torch::nn::functional::cross_entropy(
+          output, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+      sums.loss += loss.item<double>();
+      sums.accuracy += static_cast<double>(output.argmax(1).eq(labels).sum().item<std::int64_t>());
+    }
+  } catch (const c10::Error& error) {
+    return ir::make_error(ir::ErrorKind::Runtime, "torch-failed", "evaluation",
+                          error.what_without_backtrace());
+  }
+  return Evaluation{sums.loss / static_cast<double>(count),
+                    sums.accuracy / static_cast<double>(count)};
+}
+
+std::uint64_t weights_hash(const std::vector<Stage>& stages) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const Stage& stage : stages) {
+    for (const torch::Tensor& weight : stage.weights()) {
+      const auto* bytes = static_cast<const unsigned char*>(weight.data_ptr());
+      for (std::size_t i = 0; i < weight.nbytes(); ++i) {
+        hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
+      }
+    }
+  }
+  return hash;
+}
+
+void set_intra_op_threads(std::uint32_t count) {
+  torch::set_num_threads(static_cast<int>(count));
+}
+
+IntraOpThreads::IntraOpThreads(std::uint32_t count)
+    : before_(static_cast<std::uint32_t>(torch::get_num_threads())) {
+  set_intra_op_threads(count);
+}
+
+IntraOpThreads::~IntraOpThreads() {
+  set_intra_op_threads(before_);
+}
+
+}  // namespace xpipe::executor::nn

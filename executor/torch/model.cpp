@@ -1,0 +1,77 @@
+#include "executor/torch/model.h"
+
+#include <unordered_set>
+#include <utility>
+
+#include "executor/torch/sample_order.h"
+
+namespace xpipe::executor::nn {
+
+std::int64_t parameter_count(const Layer& layer) {
+  std::int64_t count = 0;
+  for (const torch::Tensor& parameter : parameters_of({layer})) {
+    count += parameter.numel();
+  }
+  return count;
+}
+
+std::int64_t parameter_count(const Model& model) {
+  std::int64_t count = 0;
+  for (const torch::Tensor& parameter : parameters_of(model.layers)) {
+    count += parameter.numel();
+  }
+  return count;
+}
+
+std::vector<torch::Tensor> parameters_of(const std::vector<Layer>& layers) {
+  std::vector<torch::Tensor> parameters;
+  std::unordered_set<const void*> seen;
+  for (const Layer& layer : layers) {
+    for (torch::Tensor& parameter : layer.module->parameters()) {
+      if (seen.insert(parameter.unsafeGetTensorImpl()).second) {
+        parameters.push_back(parameter);
+      }
+    }
+  }
+  return parameters;
+}
+
+std::uint64_t layer_seed(std::uint64_t seed, std::size_t index) {
+  return mixed_seed(seed, index);
+}
+
+ir::Profile estimated_profile(const Model& model, std::uint32_t samples) {
+  ir::Profile profile;
+  profile.name = model.name;
+  profile.provenance = "estimated: 1 ns a multiply-add, backward twice the forward";
+  profile.samples = samples;
+  for (const Layer& layer : model.layers) {
+    const auto forward = static_cast<ir::Nanos>(layer.macs * samples);
+    ir::LayerProfile entry;
+    entry.name = layer.name;
+    entry.forward = forward;
+    entry.backward_input = forward;
+    entry.backward_weight = forward;
+    entry.output_bytes = layer.output_size * samples * static_cast<ir::Bytes>(sizeof(float));
+    entry.parameter_bytes = parameter_count(layer) * static_cast<ir::Bytes>(sizeof(float));
+    if (!profile.layers.empty()) {
+      const auto index = static_cast<std::uint32_t>(profile.layers.size());
+      profile.edges.push_back({.from = index - 1, .to = index});
+    }
+    profile.layers.push_back(std::move(entry));
+  }
+  return profile;
+}
+
+std::vector<std::vector<Layer>> cut(const Model& model,
+                                    const std::vector<std::uint32_t>& partition) {
+  std::vector<std::vector<Layer>> parts;
+  auto next = model.layers.begin();
+  for (const std::uint32_t size : partition) {
+    parts.emplace_back(next, next + size);
+    next += size;
+  }
+  return parts;
+}
+
+}  // namespace xpipe::executor::nn

@@ -1,0 +1,123 @@
+// One stage: its layers, its weights in slots, what its forwards keep for their backwards, one
+// gradient buffer a parameter, and its optimizer. Every call names the weights it means to read;
+// the stage checks that its slot holds just those.
+//
+//   slot 0  master, version v                 forward:   module's parameters point at the slot
+//   slot 1  predicted from v1, 2 steps ahead  backward:  saved weights come from the slot
+//   slot 2  ...                               step:      slot 0, v -> v + 1
+//
+// No weights are copied but where the schedule says so (predict, stash).
+//
+// Thread-safety: none; a stage's tasks follow each other. Faults: Internal "wrong-weights" when a
+// slot holds something else than the task expects; else it throws what LibTorch throws.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "executor/torch/model.h"
+#include "executor/torch/stage_optimizer.h"
+#include "executor/torch/train_config.h"
+#include "executor/torch/weight_hooks.h"
+#include "ir/ids.h"
+#include "ir/status.h"
+#include "ir/task.h"
+
+namespace xpipe::executor::nn {
+
+struct StageOptions {
+  OptimizerConfig optimizer;
+  PredictionForm prediction;
+  bool predicts = false;  ///< keep the history that predictions need
+};
+
+/// What the loss says of one micro-batch.
+struct MicroBatchLoss {
+  double mean = 0.0;  ///< cross-entropy, over its samples
+  std::uint32_t correct = 0;
+  std::uint32_t samples = 0;
+};
+
+class Stage {
+ public:
+  /// The stage's first weights are those of `layers`, in their place. `takes_input_gradient`: there
+  /// is a stage before this one.
+  Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOptions& options);
+
+  /// Begins a segment: `slots` slots, slot 0 at version 0, the others empty, nothing in flight.
+  void begin_segment(std::uint16_t slots);
+
+  /// The output, without its graph.
+  [[nodiscard]] ir::Result<torch::Tensor> forward(ir::MicroBatch micro_batch,
+                                                  const torch::Tensor& input,
+                                                  const ir::WeightRead& weights);
+
+  /// forward() of the last stage: the loss, of which `share` (samples over those of the
+  /// mini-batch) counts, so that the gradients of a mini-batch add up to its mean's.
+  [[nodiscard]] ir::Result<MicroBatchLoss> forward_loss(ir::MicroBatch micro_batch,
+                                                        const torch::Tensor& input,
+                                                        const torch::Tensor& labels,
+                                                        double share,
+                                                        const ir::WeightRead& weights);
+
+  /// Adds to the gradients. `gradient`: that of the output; undefined after a forward_loss().
+  /// Returns the gradient of the input; undefined without one.
+  [[nodiscard]] ir::Result<torch::Tensor> backward(ir::MicroBatch micro_batch,
+                                                   const torch::Tensor& gradient,
+                                                   const ir::WeightRead& weights);
+
+  [[nodiscard]] ir::Status predict(const ir::Predict& task);
+  [[nodiscard]] ir::Status stash(const ir::Stash& task);
+  [[nodiscard]] ir::Status release(const ir::Release& task);
+  [[nodiscard]] ir::Status step(const ir::Step& task);
+
+  /// The output on the master weights, nothing kept.
+  [[nodiscard]] torch::Tensor evaluate(const torch::Tensor& input);
+
+  /// Plain tensors by parameter, the memory itself.
+  [[nodiscard]] const std::vector<torch::Tensor>& weights(ir::SlotId slot = ir::kMasterSlot) const {
+    return weights_->slot(slot);
+  }
+
+  [[nodiscard]] ir::Version version() const { return *held_.front().version; }
+
+  [[nodiscard]] const StageOptimizer& optimizer() const { return *optimizer_; }
+
+  /// The gradients added up so far, by parameter; undefined where there is none yet.
+  [[nodiscard]] std::vector<torch::Tensor> gradients() const;
+
+  /// Storages of weights over all slots and parameters.
+  [[nodiscard]] std::size_t weight_storages() const { return weights_->storages(); }
+
+ private:
+  struct InFlight {
+    torch::Tensor input;  ///< the leaf that the graph begins at
+    torch::Tensor root;   ///< output or loss
+  };
+
+  /// What a slot holds; no version: nothing.
+  struct Held {
+    std::optional<ir::Version> version;
+    ir::Distance distance = 0;
+  };
+
+  [[nodiscard]] ir::Status check(const ir::WeightRead& weights) const;
+  void bind(ir::SlotId slot);
+  [[nodiscard]] torch::Tensor run_layers(const torch::Tensor& input);
+  [[nodiscard]] torch::Tensor leaf_of(const torch::Tensor& input) const;
+
+  std::vector<Layer> layers_;
+  bool takes_input_gradient_ = false;
+  std::vector<torch::Tensor> leaves_;  ///< the modules' parameters
+  std::shared_ptr<WeightSlots> weights_;
+  std::unique_ptr<StageOptimizer> optimizer_;
+  std::vector<Held> held_;  ///< by slot
+  std::map<ir::MicroBatch, InFlight> in_flight_;
+};
+
+}  // namespace xpipe::executor::nn
