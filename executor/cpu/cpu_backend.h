@@ -34,8 +34,10 @@ struct CpuBackendOptions {
   std::optional<std::chrono::nanoseconds> spin = std::nullopt;
 };
 
-/// About what waking a sleeping thread costs: spinning longer can lose more than it saves.
-inline constexpr std::chrono::nanoseconds kDefaultSpin = std::chrono::microseconds(5);
+/// A little more than what waking a sleeping thread costs (7 to 16 us, bench/engine_overhead.cpp):
+/// spinning longer loses more than it can save. The thread yields while it spins, so that on a
+/// machine that is busy with something else it costs no more than sleeping.
+inline constexpr std::chrono::nanoseconds kDefaultSpin = std::chrono::microseconds(20);
 
 class CpuBackend final : public Backend {
  public:

@@ -1,7 +1,7 @@
 #include "executor/cpu/cpu_run.h"
 
 #include <algorithm>
-#include <array>
+#include <thread>
 #include <utility>
 
 namespace xpipe::executor {
@@ -157,6 +157,7 @@ void CpuRun::sleep(Worker& worker, std::uint32_t seen) const {
       }
       pause_briefly();
     }
+    std::this_thread::yield();  // whoever this thread waits for may want this very core
   } while (std::chrono::steady_clock::now() < give_up);
 
   // signal() counts first and looks at `asleep` then; here it is the other way round. So either it
