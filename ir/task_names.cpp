@@ -31,28 +31,29 @@ std::string short_name(const Task& task) {
 
 }  // namespace
 
-TaskNames::TaskNames(const std::vector<Task>& tasks) : tasks_(tasks) {
+TaskNames::TaskNames(const std::vector<Task>& tasks) : tasks_(tasks), shared_(tasks.size(), false) {
   by_short_name_.reserve(tasks.size());
   for (std::uint32_t i = 0; i < tasks.size(); ++i) {
-    by_short_name_[short_name(tasks[i])].push_back(TaskId{i});
+    const auto [first, is_new] = by_short_name_.try_emplace(short_name(tasks[i]), TaskId{i});
+    if (!is_new) {
+      shared_[i] = true;
+      shared_[index_of(first->second)] = true;
+    }
   }
-  for (auto& [name, ids] : by_short_name_) {
-    if (ids.size() > 1) {
-      for (const TaskId id : ids) {
-        by_text_[to_text(tasks[index_of(id)])].push_back(id);
-      }
+  for (std::uint32_t i = 0; i < tasks.size(); ++i) {
+    if (shared_[i]) {
+      by_text_[to_text(tasks[i])].push_back(TaskId{i});
     }
   }
 }
 
 std::string TaskNames::name(TaskId id) const {
   const Task& task = tasks_[index_of(id)];
-  std::string shortest = short_name(task);
-  if (by_short_name_.at(shortest).size() == 1) {
-    return shortest;
+  if (!shared_[index_of(id)]) {
+    return short_name(task);
   }
   std::string text = to_text(task);
-  const std::vector<TaskId>& twins = by_text_.at(text);
+  const std::vector<TaskId>& twins = by_text_.find(text)->second;
   if (twins.size() > 1) {
     const auto place = std::lower_bound(twins.begin(), twins.end(), id) - twins.begin();
     text += "#" + std::to_string(place);
@@ -61,33 +62,33 @@ std::string TaskNames::name(TaskId id) const {
 }
 
 std::pair<std::optional<TaskId>, std::string> TaskNames::find(std::string_view name) const {
-  const std::string whole(name);
-  const auto by_short = by_short_name_.find(whole);
-  if (by_short != by_short_name_.end() && by_short->second.size() == 1) {
-    return {by_short->second[0], ""};
+  const auto by_short = by_short_name_.find(name);
+  const bool known = by_short != by_short_name_.end();
+  if (known && !shared_[index_of(by_short->second)]) {
+    return {by_short->second, ""};
   }
-  const std::size_t hash = whole.rfind('#');
-  const auto by_text = by_text_.find(whole.substr(0, hash));
+  const std::size_t hash = name.rfind('#');
+  const auto by_text = by_text_.find(name.substr(0, hash));
   if (by_text != by_text_.end()) {
     const std::vector<TaskId>& twins = by_text->second;
-    if (hash == std::string::npos && twins.size() == 1) {
+    if (hash == std::string_view::npos && twins.size() == 1) {
       return {twins[0], ""};
     }
     std::size_t place = twins.size();
-    const char* end = whole.data() + whole.size();
-    if (hash != std::string::npos &&
-        std::from_chars(whole.data() + hash + 1, end, place).ptr == end && place < twins.size()) {
+    const char* end = name.data() + name.size();
+    if (hash != std::string_view::npos && twins.size() > 1 &&
+        std::from_chars(name.data() + hash + 1, end, place).ptr == end && place < twins.size()) {
       return {twins[place], ""};
     }
-    return {std::nullopt, std::to_string(twins.size()) + " tasks have this text: expected " +
-                              by_text->first + "#0 to #" + std::to_string(twins.size() - 1)};
+    return {std::nullopt,
+            std::to_string(twins.size()) +
+                (twins.size() == 1 ? " task has this text: expected no #"
+                                   : " tasks have this text: expected " + by_text->first +
+                                         "#0 to #" + std::to_string(twins.size() - 1))};
   }
-  if (by_short != by_short_name_.end()) {
-    std::string problem = std::to_string(by_short->second.size()) +
-                          " tasks have this name: write one of them in full, such as " +
-                          to_text(tasks_[index_of(by_short->second[0])]) + " or " +
-                          to_text(tasks_[index_of(by_short->second[1])]);
-    return {std::nullopt, problem};
+  if (known) {
+    return {std::nullopt, "several tasks have this name: write one of them in full, such as " +
+                              to_text(tasks_[index_of(by_short->second)])};
   }
   return {std::nullopt, "no lane holds a task of this name"};
 }

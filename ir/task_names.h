@@ -2,6 +2,8 @@
 // file: the text up to the bracket where that is unique, else in full, else counted (ir/text.h).
 #pragma once
 
+#include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -27,9 +29,21 @@ class TaskNames {
   [[nodiscard]] std::pair<std::optional<TaskId>, std::string> find(std::string_view name) const;
 
  private:
+  struct TextHash {
+    using is_transparent = void;
+
+    std::size_t operator()(std::string_view text) const {
+      return std::hash<std::string_view>()(text);
+    }
+  };
+
+  template <typename Value>
+  using ByText = std::unordered_map<std::string, Value, TextHash, std::equal_to<>>;
+
   const std::vector<Task>& tasks_;
-  std::unordered_map<std::string, std::vector<TaskId>> by_short_name_;
-  std::unordered_map<std::string, std::vector<TaskId>> by_text_;  ///< of those not unique
+  std::vector<bool> shared_;             ///< by TaskId: another task has its short name too
+  ByText<TaskId> by_short_name_;         ///< the first of that name
+  ByText<std::vector<TaskId>> by_text_;  ///< in full, of those not unique by short name
 };
 
 /// "compute 0", "send 0>1", "receive 0>1" (the lane of device 1).

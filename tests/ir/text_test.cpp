@@ -329,7 +329,7 @@ TEST_CASE("text: lines that do not belong are refused") {
            {"edges: 0F0>0SEND_F0", "edges: 0F0", "expected FROM>TO, found \"0F0\""},
            {"edges: 0F0>0SEND_F0", "edges: 0F0>0SEND_F9", "line 14, column 12: \"0SEND_F9\""},
            {"0F0[s0:v0]", "0F0[s0:v0] 0F0[s0:v1]",
-            "write one of them in full, such as 0F0[s0:v0] or 0F0[s0:v1]"},
+            "several tasks have this name: write one of them in full, such as 0F0[s0:v0]"},
            {"0F0[s0:v0]", "0F0[s0:v0] 0F0[s0:v0]", "write one of them in full"},
            {"1STEP0[v0]\n", "1STEP0[v0]\nids: 1 2\n", "expected 5 ids"},
            {"1STEP0[v0]\n", "1STEP0[v0]\nids: 0-4\n", "give ids for all lanes or for none"},
