@@ -119,22 +119,6 @@ Nanos memory_time(const ir::DeviceSpec& device, Bytes bytes) {
              : 0;
 }
 
-/// Bytes that one prediction reads besides W: moments, or the last gradient where that is what is
-/// extrapolated (methods.md 1.4), in copies of the parameters.
-std::uint32_t direction_copies(OptimizerKind optimizer) {
-  switch (optimizer) {
-    case OptimizerKind::Sgd:
-    case OptimizerKind::SgdMomentum:
-      return 1;
-    case OptimizerKind::Adam:
-    case OptimizerKind::AdamW:
-    case OptimizerKind::RmsProp:
-      return 2;
-  }
-  XPIPE_CHECK(false) << "an optimizer of no kind";
-  return 0;
-}
-
 /// Costs of one stage; `scale(sum, speed)` gives a micro-batch's share of a sum.
 template <typename Scale>
 StageCosts costs_of(const StageSums& sums,
@@ -148,12 +132,13 @@ StageCosts costs_of(const StageSums& sums,
   costs.saved_bytes = scale(sums.saved, 1.0);
   costs.saved_for_weight_bytes = scale(sums.saved_for_weight, 1.0);
   costs.parameter_bytes = sums.parameters;
-  const std::uint32_t state = optimizer_copies(optimizer);
-  costs.optimizer_bytes = capped_product(sums.parameters, state);
-  costs.step = memory_time(device, capped_product(sums.parameters, 3 + 2 * state));
-  costs.predict =
-      memory_time(device, capped_product(sums.parameters, 2 + direction_copies(optimizer)));
-  costs.stash = memory_time(device, capped_product(sums.parameters, 2));
+  const auto copies = [&sums](std::uint32_t count) {
+    return capped_product(sums.parameters, count);
+  };
+  costs.optimizer_bytes = copies(optimizer_copies(optimizer));
+  costs.step = memory_time(device, copies(copies_touched_by_step(optimizer)));
+  costs.predict = memory_time(device, copies(copies_touched_by_predict(optimizer)));
+  costs.stash = memory_time(device, copies(kCopiesTouchedByStash));
   return costs;
 }
 
@@ -269,37 +254,6 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
 }
 
 }  // namespace
-
-std::string_view optimizer_name(OptimizerKind optimizer) {
-  switch (optimizer) {
-    case OptimizerKind::Sgd:
-      return "sgd";
-    case OptimizerKind::SgdMomentum:
-      return "sgd-momentum";
-    case OptimizerKind::Adam:
-      return "adam";
-    case OptimizerKind::AdamW:
-      return "adamw";
-    case OptimizerKind::RmsProp:
-      return "rmsprop";
-  }
-  return "unknown";
-}
-
-std::uint32_t optimizer_copies(OptimizerKind optimizer) {
-  switch (optimizer) {
-    case OptimizerKind::Sgd:
-      return 0;
-    case OptimizerKind::SgdMomentum:
-    case OptimizerKind::RmsProp:
-      return 1;
-    case OptimizerKind::Adam:
-    case OptimizerKind::AdamW:
-      return 2;
-  }
-  XPIPE_CHECK(false) << "an optimizer of no kind";
-  return 0;
-}
 
 ir::Result<StagedModel> stage_costs(const ir::Profile& profile,
                                     const StageCostRequest& request,

@@ -8,16 +8,11 @@
 //   a tensor      is sent once to each later stage that uses it, however many edges do (design.md
 //                 §10, Cuts); what one stage sends another is one message
 //
-// Copies and updates are priced by the bytes they touch over the device's memory bandwidth, with
-// P bytes of parameters and O of optimizer state:
-//   step      reads W, gradient, state; writes W, state      3 P + 2 O
-//   predict   reads W and what gives the direction;          2 P + O, plus P where that is the last
-//             writes the copy                                gradient (sgd, rmsprop)
-//   stash     reads W, writes the copy                       2 P
+// Steps, predictions and stashes take the bytes that they touch (scheduler/optimizer_state.h) over
+// the device's memory bandwidth.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "ir/cluster.h"
@@ -25,25 +20,11 @@
 #include "ir/profile.h"
 #include "ir/status.h"
 #include "scheduler/cost_model.h"
+#include "scheduler/optimizer_state.h"
 #include "scheduler/partition.h"
 #include "scheduler/stage_graph.h"
 
 namespace xpipe::scheduler {
-
-/// Which optimizer's state is held; O is 0, P, 2 P, 2 P and P.
-enum class OptimizerKind : std::uint8_t {
-  Sgd,
-  SgdMomentum,
-  Adam,
-  AdamW,
-  RmsProp,
-};
-
-/// "sgd", "sgd-momentum", "adam", "adamw", "rmsprop".
-[[nodiscard]] std::string_view optimizer_name(OptimizerKind optimizer);
-
-/// Copies of a stage's parameters that the optimizer's state takes.
-[[nodiscard]] std::uint32_t optimizer_copies(OptimizerKind optimizer);
 
 struct StageCostRequest {
   Partition layers_per_stage;

@@ -124,6 +124,7 @@ TEST_CASE("stage costs: copies and updates touch the bytes of the header's table
   cluster.devices[0].memory_bandwidth_bytes_per_s = 1e9;
   for (const Row& row : rows) {
     CAPTURE(optimizer_name(row.optimizer));
+    CHECK(optimizer_of_name(optimizer_name(row.optimizer)) == row.optimizer);
     const StagedModel model = model_of(branchy(),
                                        {.layers_per_stage = {2, 2},
                                         .batch_size = 8,

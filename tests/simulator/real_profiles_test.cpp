@@ -33,10 +33,10 @@ constexpr std::uint32_t kSamples = 64;
 
 std::optional<ir::Profile> real_profile(const std::string& name) {
   const char* shared = std::getenv("XPIPE_SHARED");  // NOLINT(concurrency-mt-unsafe)
-  const std::string path =
-      std::string(shared == nullptr ? "" : shared) + "/real/pipedream/" + name + ".graph.txt";
-  if (shared == nullptr || !std::filesystem::exists(path)) {
-    std::printf("[SKIPPED] %s: no %s below XPIPE_SHARED\n", name.c_str(), "real/pipedream");
+  const std::filesystem::path folder = shared != nullptr ? shared : XPIPE_SOURCE_DIR "/../shared";
+  const std::string path = (folder / "real/pipedream" / (name + ".graph.txt")).string();
+  if (!std::filesystem::exists(path)) {
+    std::printf("[SKIPPED] there is no %s\n", path.c_str());
     return std::nullopt;
   }
   const auto text = ir::read_file(path);
