@@ -4,6 +4,7 @@
 #include "app/arguments.h"
 #include "app/commands.h"
 #include "app/exit_status.h"
+
 #include "ir/files.h"
 #include "traces/compare.h"
 #include "traces/compare_text.h"

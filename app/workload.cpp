@@ -4,9 +4,11 @@
 #include <utility>
 
 #include "app/arguments.h"
+#include "app/exit_status.h"
 #include <fmt/format.h>
 
 #include "ir/cluster_json.h"
+#include "ir/file_kind.h"
 #include "ir/files.h"
 #include "ir/pipedream_graph.h"
 #include "ir/profile_json.h"
@@ -43,6 +45,26 @@ ir::Profile synthetic_profile(std::uint32_t stages, ir::Nanos forward, ir::Nanos
     }
   }
   return profile;
+}
+
+/// How many ImageNet images of 3 channels in fp32 the one Input node holds.
+std::optional<std::uint32_t> images_of(const ir::Profile& profile) {
+  constexpr ir::Bytes kImageBytes[] = {ir::Bytes{3} * 224 * 224 * 4, ir::Bytes{3} * 299 * 299 * 4};
+  const ir::LayerProfile* input = nullptr;
+  for (const ir::LayerProfile& layer : profile.layers) {
+    if (layer.name.ends_with(" Input")) {
+      if (input != nullptr) {
+        return std::nullopt;
+      }
+      input = &layer;
+    }
+  }
+  for (const ir::Bytes bytes : kImageBytes) {
+    if (input != nullptr && input->output_bytes > 0 && input->output_bytes % bytes == 0) {
+      return static_cast<std::uint32_t>(input->output_bytes / bytes);
+    }
+  }
+  return std::nullopt;
 }
 
 ir::Status check_combination(const WorkloadArguments& arguments) {
@@ -152,10 +174,31 @@ ir::Result<ir::Profile> read_profile(const std::string& path,
     return content.error();
   }
   const std::string& text = content.value();
-  const bool json = text.find_first_not_of(" \t\r\n\xef\xbb\xbf") != std::string::npos &&
-                    text[text.find_first_not_of(" \t\r\n\xef\xbb\xbf")] == '{';
-  if (!json) {
-    return ir::profile_from_pipedream_graph(text, path, samples);
+  if (ir::file_kind(path, text) == ir::FileKind::PipedreamGraph) {
+    ir::Result<ir::PipedreamGraph> graph =
+        ir::pipedream_graph_from_text(text, path, samples.value_or(1));
+    if (!graph.ok()) {
+      return graph.error();
+    }
+    for (const std::string& note : graph.value().notes) {
+      print_note(path + ": " + note);
+    }
+    ir::Profile profile = std::move(graph).value().profile;
+    if (!samples) {
+      const auto images = images_of(profile);
+      if (!images) {
+        return usage("samples", "--samples",
+                     "is missing: " + path +
+                         " does not say with which batch it was taken, and its input is not a "
+                         "batch of 224 x 224 or 299 x 299 images");
+      }
+      profile.samples = *images;
+      print_note(
+          fmt::format("{}: {} samples, worked out from the size of its input; --samples "
+                      "says otherwise",
+                      path, *images));
+    }
+    return profile;
   }
   ir::Result<ir::Profile> profile = ir::profile_from_json(text, path);
   if (profile.ok() && samples && *samples != profile.value().samples) {
