@@ -10,6 +10,7 @@
 
 #include "ir/decimal.h"
 #include "ir/layer_order.h"
+#include "ir/utf8.h"
 
 namespace xpipe::ir {
 
@@ -67,7 +68,9 @@ class Reader {
         line.remove_suffix(1);
       }
       ++line_;
-      if (!line.empty() && line[0] == '\t') {
+      if (invalid_utf8_at(line)) {
+        fault("utf-8", "invalid UTF-8: expected the file in UTF-8");
+      } else if (!line.empty() && line[0] == '\t') {
         read_edge(line.substr(1));
       } else {
         read_node(line);

@@ -10,6 +10,7 @@
 
 #include "ir/task_names.h"
 #include "ir/text.h"
+#include "ir/utf8.h"
 
 namespace xpipe::ir {
 
@@ -128,6 +129,10 @@ class ScheduleReader {
   }
 
   void read_line(std::string_view line) {
+    if (const auto at = invalid_utf8_at(line)) {
+      fault(*at + 1, "utf-8", "invalid UTF-8: expected the file in UTF-8");
+      return;
+    }
     if (line_ == 1) {
       if (line != kHeader) {
         const bool mark = line.substr(0, 3) == "\xEF\xBB\xBF";

@@ -6,6 +6,7 @@
 
 #include "ir/task_names.h"
 #include "ir/text.h"
+#include "ir/utf8.h"
 
 namespace xpipe::ir {
 
@@ -15,9 +16,11 @@ constexpr std::size_t kEdgesPerLine = 8;
 
 void append_escaped(std::string& out, std::string_view text, bool is_name) {
   constexpr char kHex[] = "0123456789ABCDEF";
+  const bool is_utf8 = !invalid_utf8_at(text);
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f || c == '\\' || (is_name && c == '=')) {
+    if (byte < 0x20 || byte == 0x7f || (byte >= 0x80 && !is_utf8) || c == '\\' ||
+        (is_name && c == '=')) {
       out += "\\x";
       out += kHex[byte >> 4];
       out += kHex[byte & 15];

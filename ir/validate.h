@@ -13,7 +13,7 @@
 // edges with what stands before those in their lanes. Which stage feeds which is not stored, so
 // every stage but the first must get input from an earlier stage, by a message or on its own
 // device, and every stage but the last a gradient from a later one; each activation sent brings a
-// gradient back, unless the schedule has no backward at all.
+// gradient back, unless the schedule has no backward and no step at all.
 #pragma once
 
 #include <span>

@@ -226,7 +226,7 @@ class Communication {
 
   /// Activations and gradients come in pairs.
   void check_gradients() {
-    if (!grid_.has_backward) {
+    if (!grid_.trains) {
       return;
     }
     const auto has = [](const std::vector<End>& ends, const auto& key) {
@@ -264,7 +264,7 @@ class Communication {
                           "own device before it");
           }
         }
-        if (grid_.has_backward && k + 1 < stages && !fed(Pass::Backward, stage, MicroBatch{j})) {
+        if (grid_.trains && k + 1 < stages && !fed(Pass::Backward, stage, MicroBatch{j})) {
           const TaskId backward = *grid_.gradient(stage, j);
           if (!any_feeds(backward, k + 1, stages, j, Pass::Backward)) {
             findings_.add("missing-dependency", backward,

@@ -102,8 +102,8 @@ class Grid {
   /// The backward, or the input part of a split one.
   [[nodiscard]] std::optional<TaskId> gradient(StageId stage, std::uint64_t j) const;
 
-  std::uint64_t micro_batches = 0;  ///< of the whole segment
-  bool has_backward = false;
+  std::uint64_t micro_batches = 0;               ///< of the whole segment
+  bool trains = false;                           ///< there are backwards or steps
   std::vector<std::pair<TaskId, TaskId>> twins;  ///< (another, first) of one cell
 
  private:

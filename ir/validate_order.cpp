@@ -81,11 +81,11 @@ Grid::Grid(const Schedule& schedule)
   for (std::uint32_t i = 0; i < schedule.tasks.size(); ++i) {
     const Task& task = schedule.tasks[i];
     const TaskKind kind = task.kind();
+    trains |= kind == TaskKind::Backward || kind == TaskKind::BackwardInput ||
+              kind == TaskKind::BackwardWeight || kind == TaskKind::Step;
     if (kind > TaskKind::Recompute) {
       continue;
     }
-    has_backward |= kind == TaskKind::Backward || kind == TaskKind::BackwardInput ||
-                    kind == TaskKind::BackwardWeight;
     TaskId& cell = cells_[static_cast<std::size_t>(kind)]
                          [index_of(task.stage) * micro_batches + index_of(*micro_batch_of(task))];
     if (cell == kNone) {

@@ -42,7 +42,7 @@ class Passes {
         check_micro_batch(StageId{k}, j);
       }
     }
-    if (grid_.has_backward) {
+    if (grid_.trains) {
       check_steps();
     }
   }
@@ -113,7 +113,7 @@ class Passes {
       findings_.add(
           "duplicate-task", *whole,
           "is whole, and " + text(input ? *input : *weight) + " is a part of it: expected either");
-    } else if (grid_.has_backward && !whole && !input && !weight) {
+    } else if (grid_.trains && !whole && !input && !weight) {
       missing(k, "B", j, "is missing: expected a backward for every micro-batch");
     } else if (!whole && input && !weight) {
       missing(k, "W", j, "is missing: expected the weight part that belongs to " + text(*input));

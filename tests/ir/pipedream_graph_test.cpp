@@ -154,6 +154,7 @@ TEST_CASE("graph.txt: what does not belong is refused with its line") {
            {"\tnode4 -- node6", "\tnode4", "line 11: expected a tab and \"ID -- ID\", found 1"},
            {"\tnode4 -- node6", "node4 -- node6", "line 11: a node after the edges"},
            {"\tnode4 -- node6", "\n\tnode4 -- node6", "line 11: a node after the edges"},
+           {"node6 -- Loss", "node6 -- L\xFFss", "line 6: invalid UTF-8"},
            {"\tnode3 -- node5", "\tnode6 -- node2", "layers need each other in a ring"},
        }) {
     CAPTURE(c.to);

@@ -335,6 +335,7 @@ TEST_CASE("text: lines that do not belong are refused") {
            {"1STEP0[v0]\n", "1STEP0[v0]\nids: 0-4\n", "give ids for all lanes or for none"},
            {"1STEP0[v0]\n", "1STEP0[v0]\nids: 0-4000000000\n", "that does not fit"},
            {"devices 2", "ids: 1\ndevices 2", "after the lane it is for"},
+           {"policy hand", "policy h\xFFnd", "line 2, column 9: invalid UTF-8"},
        }) {
     CAPTURE(c.to);
     const std::vector<std::string> found = faults(edited(kTwoStages, {{c.from, c.to}}));

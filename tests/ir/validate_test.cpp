@@ -438,6 +438,21 @@ edges: 0F0>0SEND_F0 0SEND_F0>1RECV_F0 1RECV_F0>1F0 0F1>0SEND_F1 0SEND_F1>1RECV_F
   CHECK_EQ(told(validate(parsed(forward_only))), "nothing");
 }
 
+TEST_CASE("validate: a schedule that steps must run backward") {
+  const std::string steps_alone = R"(# xpipe.schedule 1
+policy hand
+micro-batches 1
+mini-batches 1
+devices 1
+stage 0 device 0 slots 1
+compute 0: 0F0[s0:v0] 0STEP0[v0]
+)";
+  const std::vector<Diagnostic> found = validate(parsed(steps_alone));
+  REQUIRE_EQ(found.size(), 1);
+  CHECK_EQ(found[0].code, "missing-task");
+  CHECK_EQ(found[0].where, "0B0");
+}
+
 TEST_CASE("validate: every broken schedule is told by its code, its place and what was expected") {
   for (const Broken& broken : broken_schedules()) {
     CAPTURE(broken.code);
