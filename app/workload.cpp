@@ -192,7 +192,7 @@ ir::Result<ir::Profile> read_profile(const std::string& path,
                          " does not say with which batch it was taken, and its input is not a "
                          "batch of 224 x 224 or 299 x 299 images");
       }
-      profile.samples = *images;
+      profile = ir::pipedream_graph_from_text(text, path, *images).value().profile;
       print_note(
           fmt::format("{}: {} samples, worked out from the size of its input; --samples "
                       "says otherwise",

@@ -255,6 +255,7 @@ class Reader {
       }
     }
     const std::size_t dropped = layers.size() - kept.size();
+    layers = std::move(kept);
     if (dropped == 0) {
       return;
     }
@@ -263,7 +264,6 @@ class Reader {
     for (LayerEdge& edge : graph_.profile.edges) {
       edge = {place[edge.from], place[edge.to]};
     }
-    layers = std::move(kept);
     graph_.notes.push_back(std::to_string(dropped) +
                            " __getitem__ nodes that nothing uses are left out");
   }

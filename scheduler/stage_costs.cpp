@@ -228,9 +228,11 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
                                   const std::vector<DeviceId>& device_of,
                                   const ir::Cluster& cluster) {
   std::vector<std::string> notes;
-  notes.push_back("costs are linear in samples: a micro-batch is " +
-                  std::to_string(request.batch_size) + "/" + std::to_string(request.micro_batches) +
-                  " samples of a profile taken with " + std::to_string(profile.samples));
+  if (std::uint64_t{request.batch_size} != std::uint64_t{profile.samples} * request.micro_batches) {
+    notes.push_back("costs are linear in samples: a mini-batch is " +
+                    std::to_string(request.batch_size) + " samples, the profile was taken with " +
+                    std::to_string(profile.samples));
+  }
   std::set<DeviceId> without;
   for (const DeviceId device : device_of) {
     const ir::DeviceSpec& spec = cluster.devices[index_of(device)];
