@@ -229,8 +229,9 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
                                   const ir::Cluster& cluster) {
   std::vector<std::string> notes;
   if (std::uint64_t{request.batch_size} != std::uint64_t{profile.samples} * request.micro_batches) {
-    notes.push_back("costs are linear in samples: a mini-batch is " +
-                    std::to_string(request.batch_size) + " samples, the profile was taken with " +
+    notes.push_back("costs are linear in samples: a mini-batch of " +
+                    std::to_string(request.batch_size) +
+                    " is cut into T micro-batches, the profile was taken with " +
                     std::to_string(profile.samples));
   }
   std::set<DeviceId> without;
@@ -249,8 +250,8 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
                     ": no memory_bandwidth_bytes_per_s");
   }
   if (profile.data_loading > 0) {
-    notes.push_back("data loading is left out: " + std::to_string(profile.data_loading) +
-                    " ns for " + std::to_string(profile.samples) + " samples");
+    notes.push_back("data loading is left out: " + std::to_string(profile.data_loading / 1000) +
+                    " us for " + std::to_string(profile.samples) + " samples");
   }
   return notes;
 }
