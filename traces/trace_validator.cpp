@@ -241,11 +241,12 @@ class Validator {
       return;
     }
     for (const auto& [name, value] : args->members) {
+      std::string where = path;
+      where.append("/args/").append(name);
       if (!value.is(Kind::Number)) {
-        faults_.add("trace-8", path + "/args/" + name,
-                    "found " + shown(value) + ", expected a number");
+        faults_.add("trace-8", where, "found " + shown(value) + ", expected a number");
       } else if (fraction_digits(value.text) > kMaxFractionDigits) {
-        faults_.add("trace-8", path + "/args/" + name,
+        faults_.add("trace-8", where,
                     "found " + shown(value) + ", expected at most " +
                         std::to_string(kMaxFractionDigits) + " fraction digits");
       }
