@@ -2,6 +2,7 @@
 # AUTO (built when it is there), ON (an error when it is not) or OFF.
 
 option(XPIPE_BUILD_TESTS "Build the tests" ON)
+option(XPIPE_BUILD_BENCHMARKS "Build the benchmarks of bench/" OFF)
 option(XPIPE_WARNINGS_AS_ERRORS "Fail on a compiler warning" OFF)
 
 set(XPIPE_SANITIZE "" CACHE STRING "Sanitizers for -fsanitize=, e.g. address,undefined or thread")

@@ -76,3 +76,14 @@ function(xpipe_use_torch_header target)
     set_property(GLOBAL PROPERTY XPIPE_TORCH_HEADER_OWNER ${target})
   endif()
 endfunction()
+
+# xpipe_add_benchmark(<name> [LIBS target...])
+#
+# Declares bench/<name>.cpp, a Google Benchmark program with its main, as build/bin/bench_<name>;
+# ./dev bench <name> runs it.
+function(xpipe_add_benchmark name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBS")
+  add_executable(bench_${name} ${name}.cpp)
+  target_include_directories(bench_${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(bench_${name} PRIVATE xpipe_flags ${arg_LIBS} benchmark::benchmark)
+endfunction()
