@@ -1,9 +1,12 @@
 #include "traces/compare_text.h"
 
-#include <iterator>
+#include <algorithm>
+#include <charconv>
+#include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace xpipe::traces {
@@ -18,26 +21,51 @@ std::string_view kind_of(bool measured) {
   return measured ? "run" : "plan";
 }
 
+std::string fixed(double value, int decimals) {
+  char buffer[340];  // the largest double has 309 digits before the point
+  return {buffer,
+          std::to_chars(buffer, buffer + sizeof(buffer), value, std::chars_format::fixed, decimals)
+              .ptr};
+}
+
 std::string in_ms(Nanos time) {
-  return fmt::format("{:.3f}", static_cast<double>(time) / 1e6);
+  return fixed(static_cast<double>(time) / 1e6, 3);
 }
 
 std::string in_percent(double part) {
-  return fmt::format("{:.1f} %", 100 * part);
+  return fixed(100 * part, 1) + " %";
 }
 
 std::string ratio_text(const std::optional<double>& ratio) {
-  return ratio ? fmt::format("{:.3f}", *ratio) : "-";
+  return ratio ? fixed(*ratio, 3) : "-";
 }
 
-void times_row(std::string& out, std::string_view what, const PlannedMeasured& times) {
-  fmt::format_to(std::back_inserter(out), "{:<24}{:>8}{:>14}{:>14}{:>9}\n", what, times.tasks,
-                 in_ms(times.planned), in_ms(times.measured), ratio_text(times.ratio()));
+constexpr std::size_t kFirstColumn = 30;
+
+/// A line of a table: the first cell to the left, the others to the right of their columns.
+void line(std::string& out,
+          std::string first,
+          const std::vector<std::pair<std::string, std::size_t>>& cells) {
+  first.resize(std::max(first.size(), kFirstColumn), ' ');
+  out += first;
+  for (const auto& [text, width] : cells) {
+    out.append(width > text.size() ? width - text.size() : 1, ' ');
+    out += text;
+  }
+  out += '\n';
 }
 
-void times_head(std::string& out, std::string_view what) {
-  fmt::format_to(std::back_inserter(out), "\n{:<24}{:>8}{:>14}{:>14}{:>9}\n", what, "tasks",
-                 "planned ms", "measured ms", "ratio");
+void times_row(std::string& out, std::string what, const PlannedMeasured& times) {
+  line(out, std::move(what),
+       {{std::to_string(times.tasks), 8},
+        {in_ms(times.planned), 14},
+        {in_ms(times.measured), 14},
+        {ratio_text(times.ratio()), 9}});
+}
+
+void times_head(std::string& out, std::string what) {
+  out += '\n';
+  line(out, std::move(what), {{"tasks", 8}, {"planned ms", 14}, {"measured ms", 14}, {"ratio", 9}});
 }
 
 Json times_json(const PlannedMeasured& times) {
@@ -62,41 +90,49 @@ Json kinds_json(const std::vector<KindComparison>& kinds) {
 }  // namespace
 
 std::string to_table(const Comparison& comparison) {
-  std::string out;
-  const auto line = std::back_inserter(out);
-  fmt::format_to(line, "{}: {} tasks; {} {} ms, {} {} ms, ratio {}\n", comparison.policy,
-                 comparison.tasks, kind_of(comparison.plan_measured),
-                 in_ms(comparison.plan_makespan), kind_of(comparison.run_measured),
-                 in_ms(comparison.run_makespan), ratio_text(comparison.makespan_ratio));
+  std::string out = comparison.policy + ": " + std::to_string(comparison.tasks) + " tasks; ";
+  out.append(kind_of(comparison.plan_measured)).append(" ").append(in_ms(comparison.plan_makespan));
+  out.append(" ms, ").append(kind_of(comparison.run_measured)).append(" ");
+  out.append(in_ms(comparison.run_makespan)).append(" ms, ratio ");
+  out.append(ratio_text(comparison.makespan_ratio)).append("\n");
   if (comparison.median_error && comparison.worst_error) {
-    fmt::format_to(line, "error of a task's time: median {}, worst {}\n",
-                   in_percent(*comparison.median_error), in_percent(*comparison.worst_error));
+    out += "error of a task's time: median " + in_percent(*comparison.median_error) + ", worst " +
+           in_percent(*comparison.worst_error) + "\n";
   }
   times_head(out, "kind");
   for (const KindComparison& kind : comparison.by_kind) {
-    times_row(out, kind_name(kind.kind), kind.times);
+    times_row(out, std::string(kind_name(kind.kind)), kind.times);
   }
   times_head(out, "stage");
   for (const StageComparison& stage : comparison.by_stage) {
+    std::string number = std::to_string(index_of(stage.stage));
+    number.resize(std::max<std::size_t>(number.size() + 1, 4), ' ');
     for (const KindComparison& kind : stage.by_kind) {
-      times_row(out, fmt::format("{:<4}{}", index_of(stage.stage), kind_name(kind.kind)),
-                kind.times);
+      times_row(out, number + std::string(kind_name(kind.kind)), kind.times);
     }
   }
-  fmt::format_to(line, "\n{:<24}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "time lost on device, ms",
-                 "compute", "transfer", "wait", "engine", "total");
+  out += '\n';
+  line(out, "time lost on device, ms",
+       {{"compute", 12}, {"transfer", 12}, {"wait", 12}, {"engine", 12}, {"total", 12}});
   for (std::size_t d = 0; d < comparison.lost.size(); ++d) {
     const DeviceTime& lost = comparison.lost[d];
-    fmt::format_to(line, "{:<24}{:>12}{:>12}{:>12}{:>12}{:>12}\n", d, in_ms(lost.compute),
-                   in_ms(lost.transfer), in_ms(lost.wait), in_ms(lost.engine),
-                   in_ms(lost.compute + lost.transfer + lost.wait + lost.engine));
+    line(out, std::to_string(d),
+         {{in_ms(lost.compute), 12},
+          {in_ms(lost.transfer), 12},
+          {in_ms(lost.wait), 12},
+          {in_ms(lost.engine), 12},
+          {in_ms(lost.compute + lost.transfer + lost.wait + lost.engine), 12}});
   }
   if (!comparison.worst_tasks.empty()) {
-    fmt::format_to(line, "\n{:<24}{:>8}{:>14}{:>14}{:>9}\n", "farthest from the plan", "task",
-                   "planned ms", "measured ms", "error");
+    out += '\n';
+    line(out, "farthest from the plan",
+         {{"task", 8}, {"planned ms", 14}, {"measured ms", 14}, {"error", 9}});
     for (const TaskComparison& task : comparison.worst_tasks) {
-      fmt::format_to(line, "{:<24}{:>8}{:>14}{:>14}{:>9}\n", task.text, index_of(task.task),
-                     in_ms(task.planned), in_ms(task.measured), in_percent(task.error));
+      line(out, task.text,
+           {{std::to_string(index_of(task.task)), 8},
+            {in_ms(task.planned), 14},
+            {in_ms(task.measured), 14},
+            {in_percent(task.error), 9}});
     }
   }
   return out;
