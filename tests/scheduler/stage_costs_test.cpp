@@ -147,8 +147,18 @@ TEST_CASE("stage costs: data loading is left out and said to be") {
       model_of(profile, {.layers_per_stage = {4}, .batch_size = 8, .micro_batches = 1},
                uniform_cluster(1, {}));
   CHECK(model.costs.stages[0].forward == 10000);
-  CHECK(has_note(model, "12345 ns for 8 samples"));
-  CHECK(has_note(model, "linear"));
+  CHECK(has_note(model, "12 us for 8 samples"));
+}
+
+TEST_CASE("stage costs: costs at another size than the profile's are said to be linear") {
+  const StagedModel same =
+      model_of(branchy(), {.layers_per_stage = {4}, .batch_size = 8, .micro_batches = 1},
+               uniform_cluster(1, {}));
+  CHECK_FALSE(has_note(same, "linear in samples"));
+  const StagedModel cut =
+      model_of(branchy(), {.layers_per_stage = {4}, .batch_size = 8, .micro_batches = 2},
+               uniform_cluster(1, {}));
+  CHECK(has_note(cut, "linear in samples"));
 }
 
 TEST_CASE("stage costs: what cannot be is refused, all at once") {
