@@ -26,7 +26,8 @@ run simulate --policy xpipe,gpipe,pipedream,spectrain --stages 4 --micro-batches
   --mini-batches 50 --profile examples/profiles/vgg16.json
 
 step "2. Profile LeNet-5 on this machine"
-run profile --model lenet5 --data examples/data/digits --batch-size $batch -o $out/lenet5.json
+run profile --model lenet5 --input 1x28x28 --batch-size $((batch / micro_batches)) --repeats 51 \
+  -o $out/lenet5.json
 
 for policy in gpipe xpipe; do
   step "3. Train LeNet-5 on 4,000 real digits with $policy: $stages stages, $micro_batches micro-batches"

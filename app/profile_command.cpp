@@ -1,0 +1,143 @@
+#include <cstdio>
+#include <ctime>
+#include <iostream>
+#include <utility>
+
+#include "app/arguments.h"
+#include "app/commands.h"
+#include "app/exit_status.h"
+#include "app/progress.h"
+#include "app/table.h"
+#include <fmt/format.h>
+
+#include "executor/torch/model_names.h"
+#include "executor/torch/profiler.h"
+#include "ir/files.h"
+#include "ir/profile_json.h"
+
+namespace xpipe::app {
+
+namespace {
+
+namespace nn = executor::nn;
+
+struct ProfileArguments {
+  nn::ProfileRequest request;
+  std::string input = "3x32x32";
+  std::vector<std::string> settings;
+  std::string output;
+  bool json = false;
+};
+
+/// "1x28x28": channels, height, width.
+ir::Status parse_input(const std::string& word, nn::ProfileRequest& request) {
+  unsigned channels = 0;
+  unsigned height = 0;
+  unsigned width = 0;
+  int read = 0;
+  if (word.size() > 20 ||
+      std::sscanf(word.c_str(), "%5ux%5ux%5u%n", &channels, &height, &width, &read) != 3 ||
+      static_cast<std::size_t>(read) != word.size() || channels == 0 || height == 0 || width == 0) {
+    return ir::make_error(
+        ir::ErrorKind::Usage, "input", "--input",
+        fmt::format("found '{}', expected CHANNELSxHEIGHTxWIDTH, such as 3x32x32", word));
+  }
+  request.channels = channels;
+  request.height = height;
+  request.width = width;
+  return {};
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm day{};
+  gmtime_r(&now, &day);
+  char text[16];
+  std::strftime(text, sizeof(text), "%Y-%m-%d", &day);
+  return text;
+}
+
+void print_people(const ir::Profile& profile) {
+  std::cout << fmt::format("{}\n{}\n\n", profile.name, profile.provenance);
+  Table table(
+      {"<layer", "forward us", "backward us", "output bytes", "saved bytes", "parameter bytes"});
+  const auto us = [](ir::Nanos ns) { return fmt::format("{:.3f}", static_cast<double>(ns) / 1e3); };
+  ir::Nanos forward = 0;
+  ir::Nanos backward = 0;
+  for (const ir::LayerProfile& layer : profile.layers) {
+    forward += layer.forward;
+    backward += layer.backward_input + layer.backward_weight;
+    table.add_row({layer.name, us(layer.forward), us(layer.backward_input + layer.backward_weight),
+                   std::to_string(layer.output_bytes), std::to_string(layer.saved_bytes),
+                   std::to_string(layer.parameter_bytes)});
+  }
+  std::cout << table.to_string()
+            << fmt::format("\n{} samples: forward {:.3f} ms, backward {:.3f} ms\n", profile.samples,
+                           static_cast<double>(forward) / 1e6, static_cast<double>(backward) / 1e6);
+}
+
+ir::Status profile_command(ProfileArguments& arguments) {
+  const auto settings = parse_settings(arguments.settings);
+  if (!settings.ok()) {
+    return settings.error();
+  }
+  arguments.request.model_options = settings.value();
+  if (ir::Status status = parse_input(arguments.input, arguments.request); !status.ok()) {
+    return status;
+  }
+  if (!arguments.output.empty()) {
+    if (ir::Status writable = ir::check_writable(arguments.output); !writable.ok()) {
+      return writable;
+    }
+  }
+  arguments.request.date = today();
+  Progress progress("profiling", arguments.request.repeats + arguments.request.warm_up);
+  arguments.request.on_round = [&progress](std::uint32_t done, std::uint32_t) {
+    progress.update(done, "");
+  };
+  const ir::Result<ir::Profile> profile = nn::profile_model(arguments.request);
+  progress.clear();
+  if (!profile.ok()) {
+    return profile.error();
+  }
+  const std::string json = ir::profile_to_json(profile.value());
+  if (!arguments.output.empty()) {
+    if (ir::Status written = ir::write_file(arguments.output, json); !written.ok()) {
+      return written;
+    }
+  }
+  if (arguments.json) {
+    std::cout << json;
+  } else {
+    print_people(profile.value());
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_profile_command(CLI::App& app, Context& context) {
+  CLI::App* command = app.add_subcommand("profile", "measure a model's layers on this machine");
+  auto arguments = std::make_shared<ProfileArguments>();
+  nn::ProfileRequest& request = arguments->request;
+  one_of(*command, "--model", request.model, nn::model_names(), "a built-in model");
+  text(*command, "--input", arguments->input, "CxHxW",
+       "channels, height and width of one sample: 1x28x28 for MNIST (default 3x32x32)");
+  whole_number(*command, "--batch-size", request.samples, 1, 1U << 20, "samples that are timed");
+  whole_number(*command, "--repeats", request.repeats, 1, 10000, "the medians are over so many");
+  whole_number(*command, "--warm-up", request.warm_up, 0, 10000, "rounds before, not counted");
+  whole_number(*command, "--intra-op-threads", request.intra_op_threads, 1, 1024,
+               "LibTorch's threads");
+  settings(*command, arguments->settings);
+  text(*command, "-o,--output", arguments->output, "FILE", "write the xpipe.profile here");
+  command->add_flag("--json", arguments->json, "print the profile itself instead of a table");
+  command->footer(
+      "Example: xpipe profile --model lenet5 --input 1x28x28 --batch-size 16 -o lenet5.json");
+  command->callback([&context, arguments] {
+    if (ir::Status status = profile_command(*arguments); !status.ok()) {
+      context.exit_status = report_error(status.error());
+    }
+  });
+}
+
+}  // namespace xpipe::app
