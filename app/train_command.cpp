@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <ctime>
 #include <iostream>
 #include <utility>
@@ -13,6 +14,10 @@
 #include "app/workload.h"
 #include <fmt/format.h>
 
+#include "executor/cpu/cpu_backend.h"
+#include "executor/cpu/cpu_pool.h"
+#include "executor/inline_backend.h"
+#include "executor/torch/intra_op_threads.h"
 #include "executor/torch/model_names.h"
 #include "executor/torch/trainer.h"
 #include "ir/files.h"
@@ -168,6 +173,32 @@ void print_head(const nn::TrainConfig& config,
   std::cout << "\nepoch   loss    train    test   samples/s\n" << std::flush;
 }
 
+/// Trains on the device that the command line names. On `cpu`, a handler that hangs is left behind
+/// after the time-out, and its thread cannot be joined: then the process ends here.
+ir::Result<nn::TrainResult> train_on_device(const nn::TrainConfig& config,
+                                            nn::Trainer& trainer,
+                                            const ir::Schedule& schedule,
+                                            const nn::TrainCallbacks& callbacks) {
+  if (config.device == nn::TrainDevice::Inline) {
+    executor::InlineBackend backend;
+    return trainer.train(schedule, backend, callbacks);
+  }
+  const std::uint32_t threads = config.intra_op_threads;
+  auto pool = executor::CpuPool::create(
+      {.devices = schedule.devices,
+       .on_thread_start = [threads](ir::DeviceId) { nn::set_intra_op_threads(threads); }});
+  if (!pool.ok()) {
+    return pool.error();
+  }
+  executor::CpuBackend backend(*pool.value(), {.time_out = config.time_out});
+  ir::Result<nn::TrainResult> result = trainer.train(schedule, backend, callbacks);
+  if (!result.ok() && !pool.value()->idle()) {
+    std::cout << std::flush;
+    std::quick_exit(report_error(result.error()));
+  }
+  return result;
+}
+
 ir::Result<std::string> trace_of_run(const nn::TrainConfig& config,
                                      const nn::TrainFacts& facts,
                                      const ir::Schedule& schedule,
@@ -183,7 +214,7 @@ ir::Result<std::string> trace_of_run(const nn::TrainConfig& config,
                 {"learning_rate", fmt::format("{}", config.optimizer.learning_rate)},
                 {"seed", std::to_string(config.seed)},
                 {"intra_op_threads", std::to_string(config.intra_op_threads)}};
-  info.base_time_ns = result.timeline_began_unix_ns;
+  info.base_time_ns = result.timeline_began;
   std::size_t next = 0;
   for (const std::uint32_t count : facts.partition) {
     info.layers.emplace_back(facts.layers.begin() + static_cast<std::ptrdiff_t>(next),
@@ -246,7 +277,8 @@ ir::Status train_command(const TrainArguments& arguments,
                              100 * epoch.test_accuracy, epoch.samples_per_s)
               << std::flush;
   };
-  const ir::Result<nn::TrainResult> result = trainer.value().train(schedule.value(), callbacks);
+  const ir::Result<nn::TrainResult> result =
+      train_on_device(config.value(), trainer.value(), schedule.value(), callbacks);
   progress.clear();
   if (!result.ok()) {
     return result.error();

@@ -1,6 +1,7 @@
 #include "executor/torch/trainer.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include <torch/torch.h>
@@ -233,6 +234,7 @@ ir::Result<TrainResult> Trainer::train(const ir::Schedule& schedule,
     run.begin_segment({.epoch = epoch,
                        .order = epoch_order(parts_->data.train.count(), config.seed, epoch),
                        .mini_batches = parts_->batches.mini_batches});
+    const auto began = std::chrono::system_clock::now().time_since_epoch();
     ir::Result<ir::Timeline> timeline = executor::run(parts_->running->schedule, handlers, backend);
     if (!timeline.ok()) {
       return timeline.error();
@@ -253,6 +255,7 @@ ir::Result<TrainResult> Trainer::train(const ir::Schedule& schedule,
     std::ranges::move(records, std::back_inserter(result.mini_batches));
     if (epoch == result.timeline_epoch) {
       result.timeline = std::move(timeline.value());
+      result.timeline_began = std::chrono::duration_cast<std::chrono::nanoseconds>(began).count();
     }
   }
   for (std::size_t k = 0; k < run.stages().size(); ++k) {

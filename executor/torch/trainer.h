@@ -85,6 +85,7 @@ struct TrainResult {
   ir::Bytes probe_bytes = 0;                  ///< most that probes held at once, over all stages
   std::uint32_t timeline_epoch = 0;
   ir::Timeline timeline;           ///< of that epoch, task ids of the schedule
+  ir::Nanos timeline_began = 0;    ///< wall-clock time of its 0, ns since 1970
   std::uint64_t weights_hash = 0;  ///< FNV-1a of all master weights: equal bits, equal hash
 };
 
