@@ -84,6 +84,9 @@ int run(int argc, const char* const* argv) {
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
     const CLI::App& command = chosen(app);
+    if (&command == &app && !app.remaining().empty()) {
+      return report_extras(app);  // a misspelt command: more helpful than that one is missing
+    }
     std::cerr << "xpipe: " << error.what() << " (see xpipe "
               << (&command == &app ? "" : command.get_name() + " ") << "--help)\n";
     return kExitUsage;

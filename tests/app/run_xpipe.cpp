@@ -1,0 +1,142 @@
+#include "tests/app/run_xpipe.h"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace xpipe::app_test {
+
+namespace {
+
+/// A running xpipe with its two streams.
+struct Child {
+  pid_t pid = -1;
+  int out = -1;
+  int err = -1;
+};
+
+Child start(const std::vector<std::string>& arguments) {
+  int out[2];
+  int err[2];
+  REQUIRE(pipe2(out, O_CLOEXEC) == 0);
+  REQUIRE(pipe2(err, O_CLOEXEC) == 0);
+  std::vector<std::string> words = {XPIPE_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) {
+    argv.push_back(word.data());
+  }
+  argv.push_back(nullptr);
+  const pid_t pid = fork();
+  REQUIRE(pid >= 0);
+  if (pid == 0) {
+    dup2(out[1], STDOUT_FILENO);
+    dup2(err[1], STDERR_FILENO);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  close(out[1]);
+  close(err[1]);
+  return {pid, out[0], err[0]};
+}
+
+/// Reads both streams until they end, or until stdout holds `marker` (when it is not empty).
+void read_until(const Child& child, const std::string& marker, Answer& answer) {
+  pollfd streams[2] = {{child.out, POLLIN, 0}, {child.err, POLLIN, 0}};
+  std::string* texts[2] = {&answer.out, &answer.err};
+  while (streams[0].fd >= 0 || streams[1].fd >= 0) {
+    if (!marker.empty() && answer.out.find(marker) != std::string::npos) {
+      return;
+    }
+    REQUIRE(poll(streams, 2, -1) > 0);
+    for (int i = 0; i < 2; ++i) {
+      if (streams[i].fd < 0 || streams[i].revents == 0) {
+        continue;
+      }
+      char buffer[4096];
+      const ssize_t count = read(streams[i].fd, buffer, sizeof(buffer));
+      if (count <= 0) {
+        streams[i].fd = -1;
+      } else {
+        texts[i]->append(buffer, static_cast<std::size_t>(count));
+      }
+    }
+  }
+}
+
+void finish(const Child& child, Answer& answer) {
+  read_until(child, "", answer);
+  close(child.out);
+  close(child.err);
+  int status = 0;
+  REQUIRE(waitpid(child.pid, &status, 0) == child.pid);
+  answer.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+}  // namespace
+
+Answer run_xpipe(const std::vector<std::string>& arguments) {
+  Answer answer;
+  finish(start(arguments), answer);
+  return answer;
+}
+
+Answer run_xpipe_and_signal(const std::vector<std::string>& arguments,
+                            const std::string& marker,
+                            int signal) {
+  Answer answer;
+  const Child child = start(arguments);
+  read_until(child, marker, answer);
+  kill(child.pid, signal);
+  finish(child, answer);
+  return answer;
+}
+
+ScratchFolder::ScratchFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "xpipe-test-XXXXXX").string();
+  REQUIRE(mkdtemp(name.data()) != nullptr);
+  folder_ = name;
+}
+
+ScratchFolder::~ScratchFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::string ScratchFolder::path(const std::string& name) const {
+  return (folder_ / name).string();
+}
+
+std::string ScratchFolder::write(const std::string& name, const std::string& content) const {
+  std::ofstream(folder_ / name, std::ios::binary) << content;
+  return path(name);
+}
+
+std::vector<std::string> ScratchFolder::list() const {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string read_all(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::string in_tree(const std::string& path) {
+  return std::string(XPIPE_SOURCE_DIR) + "/" + path;
+}
+
+}  // namespace xpipe::app_test

@@ -1,0 +1,50 @@
+// Runs the built binary as a user would, and says what it answered.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace xpipe::app_test {
+
+struct Answer {
+  int status = -1;  ///< exit status; 128 + signal when it died by one
+  std::string out;
+  std::string err;
+};
+
+/// `arguments` are passed as they are, no shell between.
+[[nodiscard]] Answer run_xpipe(const std::vector<std::string>& arguments);
+
+/// Starts it, waits for `marker` on its stdout, sends `signal`, and waits for the end.
+[[nodiscard]] Answer run_xpipe_and_signal(const std::vector<std::string>& arguments,
+                                          const std::string& marker,
+                                          int signal);
+
+/// A folder of its own for one test, removed at the end.
+class ScratchFolder {
+ public:
+  ScratchFolder();
+  ScratchFolder(const ScratchFolder&) = delete;
+  ScratchFolder& operator=(const ScratchFolder&) = delete;
+  ~ScratchFolder();
+
+  /// The path of `name` in it.
+  [[nodiscard]] std::string path(const std::string& name) const;
+
+  /// Writes a file and returns its path.
+  std::string write(const std::string& name, const std::string& content) const;
+
+  /// Names of what it holds, sorted.
+  [[nodiscard]] std::vector<std::string> list() const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+[[nodiscard]] std::string read_all(const std::string& path);
+
+/// A path in the tree.
+[[nodiscard]] std::string in_tree(const std::string& path);
+
+}  // namespace xpipe::app_test
