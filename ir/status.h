@@ -3,6 +3,7 @@
 // never print; only app/ turns an error into an exit status.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <ostream>
 #include <sstream>
@@ -14,7 +15,7 @@
 namespace xpipe::ir {
 
 /// Who must act. app/ maps these to the exit statuses of design.md §8.
-enum class ErrorKind {
+enum class ErrorKind : std::uint8_t {
   Usage,        ///< a bad option or an impossible combination of options      (exit 2)
   BadInput,     ///< a file that cannot be read as what it should be           (exit 3)
   Illegal,      ///< a schedule that cannot run or does not fit                (exit 4)
