@@ -261,6 +261,7 @@ std::vector<DeviceMemory> memory_over_time(const ir::Schedule& schedule,
     of_device.push_back({block.end, block.end > block.begin ? 0 : 2, block.kind, -block.bytes});
   }
   std::vector<DeviceMemory> devices;
+  devices.reserve(deltas.size());
   for (size_t d = 0; d < deltas.size(); ++d) {
     devices.push_back(replay_deltas(always[d], std::move(deltas[d])));
   }
