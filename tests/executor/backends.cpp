@@ -2,7 +2,7 @@
 
 #include <iostream>
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "executor/cpu/cpu_backend.h"
 #include "executor/inline_backend.h"

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <latch>
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "executor/engine.h"
 #include "ir/task.h"

@@ -4,7 +4,7 @@
 #include <latch>
 #include <string>
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "executor/cpu/cpu_pool.h"
 #include "executor/engine.h"

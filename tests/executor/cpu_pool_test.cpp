@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "executor/cpu/cpu_backend.h"
 #include "executor/engine.h"

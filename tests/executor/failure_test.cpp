@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "executor/engine.h"
 #include "executor/stop_state.h"

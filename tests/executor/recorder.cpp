@@ -1,6 +1,6 @@
 #include "tests/executor/recorder.h"
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "ir/text.h"
 

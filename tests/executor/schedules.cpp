@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "ir/text.h"
 #include "policies/register_all.h"

@@ -1,7 +1,7 @@
 // What a run says when it does not move any more.
 #include "executor/stall.h"
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "tests/executor/schedules.h"
 

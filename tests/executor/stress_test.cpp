@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <random>
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "executor/cpu/cpu_backend.h"
 #include "executor/cpu/cpu_pool.h"

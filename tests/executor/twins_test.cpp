@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "executor/engine.h"
 #include "executor/virtual_backend.h"

@@ -1,7 +1,7 @@
 // Closed forms of the virtual backend by itself; that it equals the simulator is twins_test.cpp.
 #include "executor/virtual_clock.h"
 
-#include "doctest/doctest.h"
+#include <doctest/doctest.h>
 
 #include "executor/engine.h"
 #include "executor/virtual_backend.h"
