@@ -17,6 +17,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "executor/torch/model.h"
+#include "executor/torch/model_names.h"
 #include "scheduler/policy.h"
 
 namespace xpipe::executor::nn {
@@ -168,6 +169,13 @@ struct SizeOption {
   std::int64_t most;
 };
 
+std::vector<SizeOption> sizes_of(std::string_view model) {
+  if (model == "mlp") {
+    return {{"hidden", 128, 65536}, {"depth", 7, 1024}};
+  }
+  return {};
+}
+
 /// Reads `sizes` from `options`, and complains about every other option.
 ir::Status read_sizes(const std::string& model,
                       const Options& options,
@@ -216,6 +224,14 @@ std::vector<std::string> model_names() {
   return {"mlp", "lenet5", "vgg16"};
 }
 
+std::vector<std::string> model_option_names(std::string_view model) {
+  std::vector<std::string> names;
+  for (const SizeOption& size : sizes_of(model)) {
+    names.emplace_back(size.name);
+  }
+  return names;
+}
+
 ir::Result<Model> build_model(const std::string& name,
                               const Options& options,
                               const SampleShape& input,
@@ -228,10 +244,7 @@ ir::Result<Model> build_model(const std::string& name,
                           "no model '" + name + "'; there are: mlp, lenet5, vgg16" +
                               (nearest ? " (did you mean " + *nearest + "?)" : ""));
   }
-  std::vector<SizeOption> sizes;
-  if (name == "mlp") {
-    sizes = {{"hidden", 128, 65536}, {"depth", 7, 1024}};
-  }
+  std::vector<SizeOption> sizes = sizes_of(name);
   if (ir::Status status = read_sizes(name, options, sizes); !status.ok()) {
     return status.error();
   }

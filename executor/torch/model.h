@@ -44,9 +44,6 @@ struct SampleShape {
 /// changes any layer's initial weights.
 [[nodiscard]] std::uint64_t layer_seed(std::uint64_t seed, std::size_t index);
 
-/// "mlp", "lenet5", "vgg16", as listed to people.
-[[nodiscard]] std::vector<std::string> model_names();
-
 /// A built-in model (built_in_models.cpp says what each is). Options: `mlp`: hidden, depth.
 /// Errors: Usage for an unknown name, unknown or illegal options, and inputs that the model cannot
 /// take.

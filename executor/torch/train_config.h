@@ -2,6 +2,7 @@
 // compiles fast. The policy's part (order, versions, distances) is in the schedule.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -47,6 +48,11 @@ struct PredictionForm {
   bool operator==(const PredictionForm&) const = default;
 };
 
+enum class TrainDevice : std::uint8_t {
+  Inline,  ///< InlineBackend: every task at once, in the caller's thread; the reference
+  Cpu,     ///< CpuBackend: a thread a device
+};
+
 struct TrainConfig {
   std::string model = "lenet5";
   std::map<std::string, std::string> model_options;  ///< `mlp`: hidden, depth
@@ -63,6 +69,9 @@ struct TrainConfig {
   double gamma = 0.9;
   std::uint64_t seed = 0;              ///< of weights and order of samples
   std::uint32_t intra_op_threads = 1;  ///< of the evaluation, and of each stage
+  /// For the backend that the caller makes; the trainer looks at neither.
+  TrainDevice device = TrainDevice::Cpu;
+  std::chrono::milliseconds time_out{300'000};  ///< of any wait
   bool stop_on_nan = true;
   std::uint32_t prediction_error_every = 0;  ///< mini-batches; 0: off
   std::optional<std::uint32_t> trace_epoch;  ///< its timeline is kept; absent: the last one's

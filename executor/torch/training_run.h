@@ -64,6 +64,8 @@ class TrainingRun {
 
   [[nodiscard]] std::vector<Stage>& stages() { return stages_; }
 
+  [[nodiscard]] const std::vector<Stage>& stages() const { return stages_; }
+
   [[nodiscard]] ir::Bytes probe_bytes() const;
 
  private:

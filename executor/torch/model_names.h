@@ -1,0 +1,17 @@
+// The built-in models by name, for who offers them. No torch.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace xpipe::executor::nn {
+
+/// "mlp", "lenet5", "vgg16", as listed to people.
+[[nodiscard]] std::vector<std::string> model_names();
+
+/// The names of a model's own sizes: `mlp` has hidden and depth. Empty for a model that has none,
+/// and for a name that is none.
+[[nodiscard]] std::vector<std::string> model_option_names(std::string_view model);
+
+}  // namespace xpipe::executor::nn

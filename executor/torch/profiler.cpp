@@ -1,0 +1,216 @@
+#include "executor/torch/profiler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <c10/util/Exception.h>
+#include <torch/torch.h>
+#include <torch/version.h>
+
+#include "executor/torch/image_files.h"
+#include "executor/torch/intra_op_threads.h"
+#include "executor/torch/model.h"
+#include "executor/torch/weight_hooks.h"
+
+namespace xpipe::executor::nn {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+ir::Nanos since(Clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
+}
+
+/// Of an even number, the lower of the two in the middle.
+ir::Nanos median(std::vector<ir::Nanos> times) {
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return *middle;
+}
+
+/// "model name" of the first processor: its kind, not the machine's name.
+std::string processor() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.starts_with("model name")) {
+      const std::size_t colon = line.find(':');
+      return colon + 2 < line.size() ? line.substr(colon + 2) : "unknown CPU";
+    }
+  }
+  return "unknown CPU";
+}
+
+struct LayerTimes {
+  std::vector<ir::Nanos> forward;
+  std::vector<ir::Nanos> backward;
+  std::vector<ir::Nanos> backward_input;
+};
+
+class ModelTimer {
+ public:
+  ModelTimer(Model model, torch::Tensor input, torch::Tensor labels)
+      : model_(std::move(model)),
+        input_(std::move(input)),
+        labels_(std::move(labels)),
+        weights_(std::make_shared<WeightSlots>(parameters_of(model_.layers))),
+        times_(model_.layers.size()) {}
+
+  /// Bytes by layer that the forward keeps for the backward.
+  std::vector<ir::Bytes> saved_bytes() {
+    std::vector<ir::Bytes> saved(model_.layers.size(), 0);
+    std::unordered_set<const void*> seen;
+    std::size_t current = 0;
+    weights_->on_activation_saved = [&](const torch::Tensor& tensor) {
+      if (tensor.has_storage() && seen.insert(tensor.storage().unsafeGetStorageImpl()).second) {
+        saved[current] += static_cast<ir::Bytes>(tensor.storage().nbytes());
+      }
+    };
+    const ForwardScope scope(weights_);
+    torch::Tensor output = input_;
+    for (current = 0; current < model_.layers.size(); ++current) {
+      output = forward(current, output);
+    }
+    weights_->on_activation_saved = nullptr;
+    return saved;
+  }
+
+  /// One round; of `input_only`, backwards compute the input's gradient alone.
+  void round(bool input_only, bool keep) {
+    const std::size_t count = model_.layers.size();
+    std::vector<torch::Tensor> inputs(count);
+    std::vector<torch::Tensor> outputs(count);
+    torch::Tensor next = input_;
+    for (std::size_t l = 0; l < count; ++l) {
+      inputs[l] = next.detach();
+      inputs[l].requires_grad_(l > 0);
+      const ForwardScope scope(weights_);
+      const Clock::time_point start = Clock::now();
+      outputs[l] = forward(l, inputs[l]);
+      if (keep && !input_only) {
+        times_[l].forward.push_back(since(start));
+      }
+      next = outputs[l];
+    }
+    torch::Tensor gradient;
+    for (std::size_t l = count; l-- > 0;) {
+      const BackwardScope scope(*weights_, ir::kMasterSlot);
+      const Clock::time_point start = Clock::now();
+      if (outputs[l].requires_grad()) {
+        if (input_only && l > 0) {
+          gradient = torch::autograd::grad({outputs[l]}, {inputs[l]}, {gradient}).front();
+        } else if (!input_only) {
+          torch::autograd::backward({outputs[l]}, {gradient});
+          gradient = inputs[l].grad();
+        }
+      }
+      if (keep) {
+        (input_only ? times_[l].backward_input : times_[l].backward).push_back(since(start));
+      }
+    }
+    for (torch::Tensor& parameter : parameters_of(model_.layers)) {
+      parameter.mutable_grad().reset();
+    }
+  }
+
+  [[nodiscard]] const Model& model() const { return model_; }
+
+  [[nodiscard]] const LayerTimes& times(std::size_t layer) const { return times_[layer]; }
+
+ private:
+  torch::Tensor forward(std::size_t layer, const torch::Tensor& input) {
+    torch::Tensor output = model_.layers[layer].module->forward(input);
+    return layer + 1 < model_.layers.size() ? output
+                                            : torch::nn::functional::cross_entropy(output, labels_);
+  }
+
+  Model model_;
+  torch::Tensor input_;
+  torch::Tensor labels_;
+  std::shared_ptr<WeightSlots> weights_;
+  std::vector<LayerTimes> times_;
+};
+
+ir::Status check_request(const ProfileRequest& request) {
+  ir::Error error{ir::ErrorKind::Usage, {}};
+  for (const auto& [option, value] :
+       {std::pair{"--batch-size", request.samples}, std::pair{"--repeats", request.repeats},
+        std::pair{"--intra-op-threads", request.intra_op_threads}}) {
+    if (value == 0) {
+      error.diagnostics.push_back({"bad-value", option, "0; want 1 or more"});
+    }
+  }
+  return error.diagnostics.empty() ? ir::Status() : ir::Status(std::move(error));
+}
+
+std::string provenance(const ProfileRequest& request) {
+  return "measured by xpipe profile on " + processor() + ", cpu, " +
+         std::to_string(request.intra_op_threads) + " intra-op thread(s), torch " + TORCH_VERSION +
+         ", input " + std::to_string(request.channels) + "x" + std::to_string(request.height) +
+         "x" + std::to_string(request.width) + ", medians of " + std::to_string(request.repeats) +
+         " rounds after " + std::to_string(request.warm_up) + " of warm-up" +
+         (request.date.empty() ? "" : ", " + request.date);
+}
+
+ir::Profile measure(const ProfileRequest& request, Model model) {
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
+  const std::int64_t samples = request.samples;
+  ModelTimer timer(
+      std::move(model),
+      torch::randn({samples, request.channels, request.height, request.width}, generator),
+      torch::randint(kClasses, {samples}, generator, torch::kInt64));
+  ir::Profile profile = estimated_profile(timer.model(), request.samples);
+  profile.provenance = provenance(request);
+  const std::vector<ir::Bytes> saved = timer.saved_bytes();
+  const std::uint32_t rounds = request.warm_up + request.repeats;
+  for (std::uint32_t r = 0; r < rounds; ++r) {
+    timer.round(true, r >= request.warm_up);
+    timer.round(false, r >= request.warm_up);
+    if (request.on_round) {
+      request.on_round(r + 1, rounds);
+    }
+  }
+  for (std::size_t l = 0; l < profile.layers.size(); ++l) {
+    ir::LayerProfile& layer = profile.layers[l];
+    const LayerTimes& times = timer.times(l);
+    const ir::Nanos backward = median(times.backward);
+    const bool has_weights = layer.parameter_bytes > 0;
+    layer.forward = median(times.forward);
+    layer.backward_input = l == 0        ? 0
+                           : has_weights ? std::min(median(times.backward_input), backward)
+                                         : backward;
+    layer.backward_weight = backward - layer.backward_input;
+    layer.saved_bytes = saved[l];
+    layer.saved_for_weight_bytes = has_weights ? saved[l] : 0;
+  }
+  return profile;
+}
+
+}  // namespace
+
+ir::Result<ir::Profile> profile_model(const ProfileRequest& request) {
+  if (ir::Status status = check_request(request); !status.ok()) {
+    return status.error();
+  }
+  ir::Result<Model> model =
+      build_model(request.model, request.model_options,
+                  {request.channels, request.height, request.width}, kClasses, 0);
+  if (!model.ok()) {
+    return model.error();
+  }
+  const IntraOpThreads threads(request.intra_op_threads);
+  try {
+    return measure(request, std::move(model.value()));
+  } catch (const c10::Error& error) {
+    return ir::make_error(ir::ErrorKind::Runtime, "torch-failed", request.model,
+                          error.what_without_backtrace());
+  }
+}
+
+}  // namespace xpipe::executor::nn
