@@ -157,7 +157,10 @@ ir::Status simulate_command(const SimulateArguments& arguments,
   }
   ir::Result<std::vector<Simulation>> runs = std::vector<Simulation>();
   if (schedule) {
-    ir::Result<Simulation> run = simulate_schedule(workload.value(), std::move(*schedule));
+    const auto policy = registry.find(schedule->policy);
+    ir::Result<Simulation> run = simulate_schedule(
+        workload.value(), std::move(*schedule),
+        policy.ok() ? policy.value()->extrapolation : scheduler::Extrapolation::OptimizerStep);
     if (!run.ok()) {
       return run.error();
     }

@@ -55,8 +55,9 @@ ir::Result<Simulation> simulate_policy(const Workload& workload,
                                        const scheduler::Options& options,
                                        std::uint32_t micro_batches,
                                        std::uint32_t mini_batches) {
-  ir::Result<scheduler::StagedModel> model =
-      staged_model(workload, micro_batches, policy.whole_mini_batch);
+  ir::Result<scheduler::StagedModel> model = staged_model(
+      workload, micro_batches,
+      {.whole_mini_batch = policy.whole_mini_batch, .extrapolation = policy.extrapolation});
   if (!model.ok()) {
     return model.error();
   }
@@ -111,9 +112,12 @@ ir::Result<Simulation> simulate_policy(const Workload& workload,
   return run;
 }
 
-ir::Result<Simulation> simulate_schedule(const Workload& workload, ir::Schedule schedule) {
+ir::Result<Simulation> simulate_schedule(const Workload& workload,
+                                         ir::Schedule schedule,
+                                         scheduler::Extrapolation extrapolation) {
   const std::uint32_t micro_batches = schedule.micro_batches;
-  ir::Result<scheduler::StagedModel> model = staged_model(workload, micro_batches, false);
+  ir::Result<scheduler::StagedModel> model =
+      staged_model(workload, micro_batches, {.extrapolation = extrapolation});
   if (!model.ok()) {
     return model.error();
   }

@@ -47,7 +47,8 @@ struct Simulation {
 
 /// A schedule that is there already; it has one length, so no steady state is looked for.
 [[nodiscard]] ir::Result<Simulation> simulate_schedule(const Workload& workload,
-                                                       ir::Schedule schedule);
+                                                       ir::Schedule schedule,
+                                                       scheduler::Extrapolation extrapolation);
 
 /// For people: one row a run, then the notes, each once.
 [[nodiscard]] std::string to_table(const Workload& workload, const std::vector<Simulation>& runs);

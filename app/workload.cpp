@@ -285,7 +285,7 @@ ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
 
 ir::Result<scheduler::StagedModel> staged_model(const Workload& workload,
                                                 std::uint32_t micro_batches,
-                                                bool whole_mini_batch) {
+                                                const PolicyCosts& policy) {
   const std::uint32_t samples = workload.samples_per_mini_batch(micro_batches);
   if (micro_batches > samples) {
     return usage("micro-batches", "--micro-batches",
@@ -296,8 +296,9 @@ ir::Result<scheduler::StagedModel> staged_model(const Workload& workload,
   return scheduler::stage_costs(workload.profile,
                                 {.layers_per_stage = workload.partition,
                                  .batch_size = samples,
-                                 .micro_batches = whole_mini_batch ? 1 : micro_batches,
+                                 .micro_batches = policy.whole_mini_batch ? 1 : micro_batches,
                                  .optimizer = workload.optimizer,
+                                 .extrapolation = policy.extrapolation,
                                  .placement = {},
                                  .task_overhead = workload.task_overhead},
                                 workload.cluster);

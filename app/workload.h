@@ -67,10 +67,15 @@ struct Workload {
 [[nodiscard]] ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
                                                  const ir::Schedule* schedule);
 
-/// The cost model and stage graph for one T. For a policy whose unit is the whole mini-batch, the
-/// mini-batch is the same and T is 1.
+/// What a cost model needs to know of the policy.
+struct PolicyCosts {
+  bool whole_mini_batch = false;  ///< the mini-batch is the same, and T is 1
+  scheduler::Extrapolation extrapolation = scheduler::Extrapolation::OptimizerStep;
+};
+
+/// The cost model and stage graph for one T.
 [[nodiscard]] ir::Result<scheduler::StagedModel> staged_model(const Workload& workload,
                                                               std::uint32_t micro_batches,
-                                                              bool whole_mini_batch);
+                                                              const PolicyCosts& policy);
 
 }  // namespace xpipe::app

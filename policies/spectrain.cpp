@@ -105,6 +105,7 @@ scheduler::Policy spectrain() {
        scheduler::NumberRange{0.0, 1.0}},
   };
   policy.whole_mini_batch = true;
+  policy.extrapolation = scheduler::Extrapolation::SmoothedGradient;
   policy.promise_text = {
       .bubble = "(D-1)/(N+D-1), only at the ends of a segment",
       .in_flight = "min(D-k, N)",

@@ -26,6 +26,7 @@ struct StageCosts {
   ir::Nanos stash = 0;
   ir::Bytes parameter_bytes = 0;         ///< one copy of the stage's weights
   ir::Bytes optimizer_bytes = 0;         ///< moments and the like
+  ir::Bytes prediction_bytes = 0;        ///< history that a stage which predicts keeps beside them
   ir::Bytes saved_bytes = 0;             ///< activations of one micro-batch in flight
   ir::Bytes saved_for_weight_bytes = 0;  ///< of those, what a split backward keeps until its W
 

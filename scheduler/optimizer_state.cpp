@@ -72,8 +72,18 @@ std::uint32_t copies_touched_by_step(OptimizerKind optimizer) {
   return 3 + 2 * optimizer_copies(optimizer);
 }
 
-std::uint32_t copies_touched_by_predict(OptimizerKind optimizer) {
-  return 2 + optimizer_copies(optimizer) + (predicts_from_gradient(optimizer) ? 1 : 0);
+std::uint32_t copies_kept_for_predict(OptimizerKind optimizer, Extrapolation extrapolation) {
+  if (extrapolation == Extrapolation::SmoothedGradient) {
+    return optimizer == OptimizerKind::SgdMomentum ? 0 : 1;
+  }
+  return predicts_from_gradient(optimizer) ? 1 : 0;
+}
+
+std::uint32_t copies_touched_by_predict(OptimizerKind optimizer, Extrapolation extrapolation) {
+  if (extrapolation == Extrapolation::SmoothedGradient) {
+    return 3;
+  }
+  return 2 + optimizer_copies(optimizer) + copies_kept_for_predict(optimizer, extrapolation);
 }
 
 }  // namespace xpipe::scheduler

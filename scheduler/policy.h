@@ -14,6 +14,7 @@
 #include "ir/compute_plan.h"
 #include "ir/ids.h"
 #include "ir/status.h"
+#include "scheduler/optimizer_state.h"
 
 namespace xpipe::scheduler {
 
@@ -81,6 +82,7 @@ struct Policy {
   std::string source;  ///< paper, section
   std::vector<OptionSpec> options;
   bool whole_mini_batch = false;  ///< the unit is the mini-batch: runs with T = 1 (design.md §10)
+  Extrapolation extrapolation = Extrapolation::OptimizerStep;  ///< of its predictions
   PromiseText promise_text;
   /// Requires: sizes >= 1. Returns the plan, or Usage when the sizes are
   /// impossible for it.

@@ -123,7 +123,7 @@ Nanos memory_time(const ir::DeviceSpec& device, Bytes bytes) {
 template <typename Scale>
 StageCosts costs_of(const StageSums& sums,
                     const ir::DeviceSpec& device,
-                    OptimizerKind optimizer,
+                    const StageCostRequest& request,
                     const Scale& scale) {
   StageCosts costs;
   costs.forward = scale(sums.forward, device.speed);
@@ -135,9 +135,12 @@ StageCosts costs_of(const StageSums& sums,
   const auto copies = [&sums](std::uint32_t count) {
     return capped_product(sums.parameters, count);
   };
-  costs.optimizer_bytes = copies(optimizer_copies(optimizer));
-  costs.step = memory_time(device, copies(copies_touched_by_step(optimizer)));
-  costs.predict = memory_time(device, copies(copies_touched_by_predict(optimizer)));
+  costs.optimizer_bytes = copies(optimizer_copies(request.optimizer));
+  costs.prediction_bytes =
+      copies(copies_kept_for_predict(request.optimizer, request.extrapolation));
+  costs.step = memory_time(device, copies(copies_touched_by_step(request.optimizer)));
+  costs.predict = memory_time(
+      device, copies(copies_touched_by_predict(request.optimizer, request.extrapolation)));
   costs.stash = memory_time(device, copies(kCopiesTouchedByStash));
   return costs;
 }
@@ -217,8 +220,8 @@ bool is_too_large(const StagedModel& model) {
            const Nanos longest =
                std::max({s.forward, capped_sum(s.backward_input, s.backward_weight), s.step,
                          s.predict, s.stash});
-           const Bytes largest = std::max(
-               {s.parameter_bytes, s.optimizer_bytes, s.saved_bytes, s.saved_for_weight_bytes});
+           const Bytes largest = std::max({s.parameter_bytes, s.optimizer_bytes, s.prediction_bytes,
+                                           s.saved_bytes, s.saved_for_weight_bytes});
            return longest == kTooLarge || largest > kLargestBytes;
          });
 }
@@ -279,7 +282,7 @@ ir::Result<StagedModel> stage_costs(const ir::Profile& profile,
   const std::vector<StageSums> sums = sums_by_stage(profile, stage_of, stages);
   for (size_t k = 0; k < stages; ++k) {
     const ir::DeviceSpec& device = cluster.devices[index_of(device_of[k])];
-    model.costs.stages.push_back(costs_of(sums[k], device, request.optimizer, scale));
+    model.costs.stages.push_back(costs_of(sums[k], device, request, scale));
   }
   model.graph = graph_of(profile, stage_of, stages, scale);
   ir::Result<std::vector<LinkCosts>> links = links_of(model.graph, device_of, cluster);

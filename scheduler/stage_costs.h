@@ -31,6 +31,7 @@ struct StageCostRequest {
   std::uint32_t batch_size = 0;     ///< B, samples of one mini-batch; > 0
   std::uint32_t micro_batches = 1;  ///< T; 1 for policies whose unit is the whole mini-batch
   OptimizerKind optimizer = OptimizerKind::Adam;
+  Extrapolation extrapolation = Extrapolation::OptimizerStep;
   std::vector<ir::DeviceId> placement = {};  ///< by StageId; empty: stage k on device k
   ir::Nanos task_overhead = 0;
 };

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <variant>
@@ -225,6 +226,16 @@ DeviceMemory replay_deltas(const MemoryBytes& always, std::vector<Delta> deltas)
   return memory;
 }
 
+std::set<ir::StageId> stages_that_predict(const ir::Schedule& schedule) {
+  std::set<ir::StageId> stages;
+  for (const ir::Task& task : schedule.tasks) {
+    if (task.kind() == ir::TaskKind::Predict) {
+      stages.insert(task.stage);
+    }
+  }
+  return stages;
+}
+
 }  // namespace
 
 std::string_view memory_kind_name(MemoryKind kind) {
@@ -249,6 +260,10 @@ std::vector<DeviceMemory> memory_over_time(const ir::Schedule& schedule,
                                            const ir::Timeline& timeline,
                                            const scheduler::CostModel& costs) {
   std::vector<MemoryBytes> always(schedule.devices);
+  for (const ir::StageId stage : stages_that_predict(schedule)) {
+    always[index_of(schedule.stage(stage).device)][static_cast<size_t>(MemoryKind::Optimizer)] +=
+        costs.stages[index_of(stage)].prediction_bytes;
+  }
   for (size_t k = 0; k < schedule.stages.size(); ++k) {
     MemoryBytes& bytes = always[index_of(schedule.stages[k].device)];
     bytes[static_cast<size_t>(MemoryKind::Weights)] += costs.stages[k].parameter_bytes;

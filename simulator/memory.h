@@ -3,7 +3,7 @@
 // rounding.
 //
 //   weights      the master of each stage on the device, always
-//   optimizer    its state, always
+//   optimizer    its state, always; and the history that predictions need, where a stage predicts
 //   slots        each copy from the task that writes it to its last use (simulator/slot_life.h)
 //   gradients    one accumulator a stage and mini-batch, as large as the parameters: from the start
 //                of the first backward that adds to it to the end of its step

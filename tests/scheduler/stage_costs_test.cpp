@@ -112,13 +112,17 @@ TEST_CASE("stage costs: copies and updates touch the bytes of the header's table
     ir::Bytes state;
     ir::Nanos step;
     ir::Nanos predict;
+    ir::Bytes kept;           ///< for predictions of the optimizer's step
+    ir::Bytes kept_smoothed;  ///< for those of a smoothed gradient
   };
 
   // P = 30 bytes at 1 byte a nanosecond: step 3P + 2O, predict 2P + O (+ P), stash 2P.
   const std::vector<Row> rows = {
-      {OptimizerKind::Sgd, 0, 90, 90},        {OptimizerKind::SgdMomentum, 30, 150, 90},
-      {OptimizerKind::Adam, 60, 210, 120},    {OptimizerKind::AdamW, 60, 210, 120},
-      {OptimizerKind::RmsProp, 30, 150, 120},
+      {OptimizerKind::Sgd, 0, 90, 90, 30, 30},
+      {OptimizerKind::SgdMomentum, 30, 150, 90, 0, 0},
+      {OptimizerKind::Adam, 60, 210, 120, 0, 30},
+      {OptimizerKind::AdamW, 60, 210, 120, 0, 30},
+      {OptimizerKind::RmsProp, 30, 150, 120, 30, 30},
   };
   ir::Cluster cluster = uniform_cluster(2, {});
   cluster.devices[0].memory_bandwidth_bytes_per_s = 1e9;
@@ -134,9 +138,20 @@ TEST_CASE("stage costs: copies and updates touch the bytes of the header's table
     CHECK(model.costs.stages[0].optimizer_bytes == row.state);
     CHECK(model.costs.stages[0].step == row.step);
     CHECK(model.costs.stages[0].predict == row.predict);
+    CHECK(model.costs.stages[0].prediction_bytes == row.kept);
     CHECK(model.costs.stages[0].stash == 60);
     CHECK(model.costs.stages[1].step == 0);
     CHECK(has_note(model, "free on device 1: no memory_bandwidth_bytes_per_s"));
+    const StagedModel smoothed = model_of(branchy(),
+                                          {.layers_per_stage = {2, 2},
+                                           .batch_size = 8,
+                                           .micro_batches = 1,
+                                           .optimizer = row.optimizer,
+                                           .extrapolation = Extrapolation::SmoothedGradient},
+                                          cluster);
+    CHECK(smoothed.costs.stages[0].predict == 90);
+    CHECK(smoothed.costs.stages[0].prediction_bytes == row.kept_smoothed);
+    CHECK(smoothed.costs.stages[0].optimizer_bytes == row.state);
   }
 }
 
