@@ -241,6 +241,9 @@ ir::Status train_command(const TrainArguments& arguments,
       !status.ok()) {
     return status;
   }
+  if (policy.value()->whole_mini_batch) {
+    config.value().micro_batches = 1;
+  }
   if (ir::Status status = check_outputs(arguments); !status.ok()) {
     return status;
   }

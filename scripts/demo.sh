@@ -11,9 +11,9 @@ mkdir -p "$out"
 
 stages=4
 micro_batches=4
-batch=64
+batch=80
 epochs=8
-mini_batches=62 # of an epoch: 4,000 training digits, 64 a mini-batch
+mini_batches=50 # of an epoch: 4,000 training digits, 80 a mini-batch
 
 step() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 run() {

@@ -72,8 +72,8 @@ ir::Status check_config(const TrainConfig& config) {
                 "a number from 0 to below 1");
   faults.unless(std::isfinite(optimizer.eps) && optimizer.eps > 0.0, "--eps",
                 to_string(optimizer.eps), "a number above 0");
-  faults.unless(below_one(config.gamma), "--gamma", to_string(config.gamma),
-                "a number from 0 to below 1");
+  faults.unless(below_one(config.gamma.value_or(0.9)), "gamma",
+                to_string(config.gamma.value_or(0.9)), "a number from 0 to below 1");
   faults.unless(config.intra_op_threads >= 1 && config.intra_op_threads <= 1024,
                 "--intra-op-threads", to_string(config.intra_op_threads), "1 to 1024");
   return std::move(faults).status();

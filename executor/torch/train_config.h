@@ -63,10 +63,10 @@ struct TrainConfig {
   std::uint32_t batch_size = 64;         ///< samples of a mini-batch
   std::uint32_t epochs = 1;
   OptimizerConfig optimizer;
-  /// Absent: as the schedule's policy and its option `bias` have it.
+  /// Absent: as the schedule's policy and its options `bias` and `gamma` have it.
   std::optional<Extrapolation> extrapolation;
   std::optional<BiasCorrection> bias;
-  double gamma = 0.9;
+  std::optional<double> gamma;
   std::uint64_t seed = 0;              ///< of weights and order of samples
   std::uint32_t intra_op_threads = 1;  ///< of the evaluation, and of each stage
   /// For the backend that the caller makes; the trainer looks at neither.

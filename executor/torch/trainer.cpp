@@ -268,13 +268,16 @@ ir::Result<TrainResult> Trainer::train(const ir::Schedule& schedule,
 
 PredictionForm prediction_form(const TrainConfig& config, const ir::Schedule& schedule) {
   PredictionForm form;
-  form.gamma = config.gamma;
+  const auto option = [&schedule](const char* name) -> std::optional<std::string> {
+    const auto found = std::ranges::find(schedule.options, std::string(name),
+                                         &std::pair<std::string, std::string>::first);
+    return found == schedule.options.end() ? std::nullopt : std::optional(found->second);
+  };
+  form.gamma = config.gamma.value_or(std::stod(option("gamma").value_or("0.9")));
   form.extrapolation =
       config.extrapolation.value_or(schedule.policy == "spectrain" ? Extrapolation::SmoothedGradient
                                                                    : Extrapolation::OptimizerStep);
-  const auto bias = std::ranges::find(schedule.options, std::string("bias"),
-                                      &std::pair<std::string, std::string>::first);
-  const bool literal = bias != schedule.options.end() && bias->second == "literal";
+  const bool literal = option("bias") == "literal";
   form.bias = config.bias.value_or(literal ? BiasCorrection::Literal : BiasCorrection::Standard);
   return form;
 }

@@ -129,7 +129,8 @@ class Trainer {
 };
 
 /// How predictions extrapolate when the configuration leaves it open: SpecTrain's smoothed gradient
-/// for schedules of `spectrain`, else the optimizer's step; `bias` as the schedule's option says.
+/// for schedules of `spectrain`, else the optimizer's step; `bias` and `gamma` as the schedule's
+/// options say.
 [[nodiscard]] PredictionForm prediction_form(const TrainConfig& config,
                                              const ir::Schedule& schedule);
 

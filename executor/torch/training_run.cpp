@@ -147,12 +147,12 @@ ir::Status TrainingRun::record_loss(std::uint32_t mini_batch,
                                     std::uint32_t micro_batch,
                                     const MicroBatchLoss& loss) {
   if (options_.stop_on_nan && !std::isfinite(loss.mean)) {
-    return ir::make_error(
-        ErrorKind::Runtime, "loss-not-finite", "",
-        "the loss is " + std::to_string(loss.mean) + " in mini-batch " +
-            std::to_string(mini_batch) + " of epoch " + std::to_string(segment_.epoch) +
-            " (micro-batch " + std::to_string(micro_batch) +
-            "); lower --learning-rate, or go on regardless with --no-stop-on-nan");
+    return ir::make_error(ErrorKind::Runtime, "loss-not-finite", "",
+                          "the loss is " + std::to_string(loss.mean) + " in mini-batch " +
+                              std::to_string(mini_batch) + " of epoch " +
+                              std::to_string(segment_.epoch) + " (micro-batch " +
+                              std::to_string(micro_batch) +
+                              "); lower --lr, or go on regardless with --no-stop-on-nan");
   }
   MiniBatchRecord& record = records_[mini_batch];
   record.loss += loss.mean * loss.samples;  // sums until the mini-batch is complete

@@ -14,20 +14,20 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<std::string> train(const std::string& policy, std::vector<std::string> more) {
+std::vector<std::string> train(const std::string& policy,
+                               const std::vector<std::string>& more,
+                               const std::string& rate = "0.002") {
   std::vector<std::string> command = {"train",
                                       "--policy",
                                       policy,
-                                      "--model",
-                                      "lenet5",
                                       "--data",
                                       in_tree("examples/data/digits"),
                                       "--batch-size",
                                       "500",
-                                      "--lr",
-                                      "0.002",
                                       "--seed",
-                                      "3"};
+                                      "3",
+                                      "--lr",
+                                      rate};
   command.insert(command.end(), more.begin(), more.end());
   return command;
 }

@@ -292,6 +292,11 @@ TEST_CASE("trainer: how predictions extrapolate follows the schedule unless the 
   CHECK(nn::prediction_form(config, literal).extrapolation == nn::Extrapolation::OptimizerStep);
   CHECK(nn::prediction_form(config, compiled("xpipe", 2, 1, 2)).bias ==
         nn::BiasCorrection::Standard);
+  const ir::Schedule slow = compiled("spectrain", 2, 1, 2, {{"gamma", "0.5"}});
+  CHECK(nn::prediction_form(config, slow).gamma == 0.5);
+  CHECK(nn::prediction_form(config, literal).gamma == 0.9);
+  config.gamma = 0.7;
+  CHECK(nn::prediction_form(config, slow).gamma == 0.7);
   config.bias = nn::BiasCorrection::Standard;
   config.extrapolation = nn::Extrapolation::SmoothedGradient;
   CHECK(nn::prediction_form(config, literal).bias == nn::BiasCorrection::Standard);

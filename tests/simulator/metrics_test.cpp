@@ -1,5 +1,6 @@
 #include "simulator/metrics.h"
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <vector>
