@@ -146,6 +146,21 @@ ir::Status check_outputs(const TrainArguments& arguments) {
   return {};
 }
 
+/// What the stages exchange: of one micro-batch, or of the whole mini-batch where that is the unit.
+scheduler::StageGraph graph_of(const nn::TrainFacts& facts,
+                               const nn::TrainConfig& config,
+                               const scheduler::Policy& policy) {
+  scheduler::StageGraph graph = facts.stage_graph;
+  if (policy.whole_mini_batch) {
+    const std::uint32_t largest =
+        (config.batch_size + config.micro_batches - 1) / config.micro_batches;
+    for (scheduler::StageLink& link : graph.links) {
+      link.bytes = link.bytes / largest * config.batch_size;
+    }
+  }
+  return graph;
+}
+
 void print_head(const nn::TrainConfig& config,
                 const nn::TrainFacts& facts,
                 const ir::Schedule& schedule) {
@@ -241,9 +256,6 @@ ir::Status train_command(const TrainArguments& arguments,
       !status.ok()) {
     return status;
   }
-  if (policy.value()->whole_mini_batch) {
-    config.value().micro_batches = 1;
-  }
   if (ir::Status status = check_outputs(arguments); !status.ok()) {
     return status;
   }
@@ -258,7 +270,7 @@ ir::Status train_command(const TrainArguments& arguments,
                           .micro_batches = config.value().micro_batches,
                           .mini_batches = facts.mini_batches,
                           .options = options},
-                         facts.stage_graph);
+                         graph_of(facts, config.value(), *policy.value()));
   if (!schedule.ok()) {
     return schedule.error();
   }

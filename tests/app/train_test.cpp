@@ -124,9 +124,10 @@ TEST_CASE("xpipe train: prediction errors are recorded where asked for") {
 
 TEST_CASE("xpipe train: a loss that is no number ends the run with status 5 and no files") {
   const ScratchFolder folder;
-  const Answer answer =
-      run_xpipe(train("gpipe", {"--stages", "2", "--optimizer", "sgd", "--lr", "1000000",
-                                "--metrics", folder.path("m"), "--trace", folder.path("t")}));
+  const Answer answer = run_xpipe(train("gpipe",
+                                        {"--stages", "2", "--optimizer", "sgd", "--metrics",
+                                         folder.path("m"), "--trace", folder.path("t")},
+                                        "1000000"));
   CHECK(answer.status == 5);
   CHECK(answer.err.find("mini-batch") != std::string::npos);
   CHECK(folder.list().empty());
