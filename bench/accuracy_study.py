@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Accuracy of XPipe, GPipe, PipeDream and SpecTrain on the 5,000 digits, beside sequential training.
+"""Accuracy of XPipe, GPipe, PipeDream and SpecTrain on real digits, beside sequential training.
 
 Trains every combination of policy, stages, learning rate and seed with `xpipe train`, and prints a
 Markdown table of the mean final test accuracy with its 95 % interval (Student's t over the seeds).
@@ -7,7 +7,7 @@ Sequential training is `--policy gpipe --stages 1`: accumulation over the same m
 pipeline. The results are deterministic: the same command gives the same table on any machine with
 the same LibTorch kernels, whatever its load.
 
-  python3 bench/accuracy_study.py --xpipe build/bin/xpipe --out build/accuracy.json
+  ./dev bench accuracy_study --out build/accuracy.json
 """
 import argparse
 import concurrent.futures as futures
@@ -94,7 +94,7 @@ def table(runs, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--xpipe", default=str(ROOT / "build/bin/xpipe"))
+    parser.add_argument("xpipe", help="the binary; ./dev bench gives it")
     parser.add_argument("--model", default="lenet5")
     parser.add_argument("--stages", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--rows", nargs="+", metavar="POLICY[:OPTION=VALUE]",
@@ -104,7 +104,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--optimizer", default="adam")
     parser.add_argument("--momentum", type=float)
-    parser.add_argument("--lr", nargs="+", default=["0.001", "0.004"])
+    parser.add_argument("--lr", nargs="+", default=["0.001", "0.006"])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", help="write every run here, as JSON")

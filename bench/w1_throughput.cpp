@@ -150,7 +150,7 @@ class Limit {
   explicit Limit(const Sizes& sizes) : sizes_(sizes) {
     nn::set_intra_op_threads(1);
     const nn::Model model = value_of(nn::build_model("vgg16", {}, {3, 32, 32}, 10, 0));
-    const auto layers = value_of(nn::cut(model, {kCut, 21 - kCut}, 2));
+    const auto layers = nn::cut(model, {kCut, 21 - kCut});
     const nn::StageOptions options{
         .optimizer = {.kind = nn::OptimizerKind::Sgd, .learning_rate = 0.01, .momentum = 0.9}};
     for (std::size_t k = 0; k < 2; ++k) {
