@@ -11,7 +11,6 @@ namespace xpipe::app {
 namespace {
 
 constexpr std::chrono::milliseconds kRedraw{100};
-constexpr std::chrono::seconds kLogLine{4};
 constexpr std::uint64_t kBarWidth = 30;
 
 }  // namespace
@@ -19,8 +18,7 @@ constexpr std::uint64_t kBarWidth = 30;
 Progress::Progress(std::string label, std::uint64_t total)
     : label_(std::move(label)),
       total_(std::max<std::uint64_t>(1, total)),
-      terminal_(isatty(STDERR_FILENO) == 1),
-      last_(terminal_ ? Clock::time_point::min() : Clock::now()) {}
+      terminal_(isatty(STDERR_FILENO) == 1) {}
 
 Progress::~Progress() {
   clear();
@@ -28,21 +26,16 @@ Progress::~Progress() {
 
 void Progress::update(std::uint64_t done, const std::string& remark) {
   const Clock::time_point now = Clock::now();
-  if (last_ != Clock::time_point::min() &&
-      now - last_ < (terminal_ ? Clock::duration(kRedraw) : Clock::duration(kLogLine))) {
+  if (!terminal_ || (drawn_ && now - last_ < kRedraw)) {
     return;
   }
   last_ = now;
+  drawn_ = true;
   const std::uint64_t shown = std::min(done, total_);
-  if (terminal_) {
-    const std::size_t filled = static_cast<std::size_t>(kBarWidth * shown / total_);
-    std::cerr << fmt::format("\r\x1b[K{} [{:=<{}}{: <{}}] {:3}% {}", label_, "", filled, "",
-                             kBarWidth - filled, 100 * shown / total_, remark)
-              << std::flush;
-    drawn_ = true;
-  } else {
-    std::cerr << fmt::format("{} {}/{} {}\n", label_, shown, total_, remark);
-  }
+  const std::size_t filled = static_cast<std::size_t>(kBarWidth * shown / total_);
+  std::cerr << fmt::format("\r\x1b[K{} [{:=<{}}{: <{}}] {:3}% {}", label_, "", filled, "",
+                           kBarWidth - filled, 100 * shown / total_, remark)
+            << std::flush;
 }
 
 void Progress::clear() {

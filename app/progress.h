@@ -1,6 +1,6 @@
-// A progress line on stderr for people: redrawn in place on a terminal, and on anything else a
-// plain line every few seconds, so that a long run never looks dead and a log holds no control
-// characters. (Neither Debian bookworm nor PyPI ships a C++ progress-bar library.)
+// A progress line on stderr for people: redrawn in place on a terminal, and nothing on anything
+// else (design.md §8), so that a log holds no control characters. (Neither Debian bookworm nor PyPI
+// ships a C++ progress-bar library.)
 #pragma once
 
 #include <chrono>

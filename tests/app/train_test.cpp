@@ -64,6 +64,20 @@ TEST_CASE("xpipe train: one record a mini-batch and one an epoch, the same for t
   CHECK(records[17]["accuracy"].get<double>() > records[8]["accuracy"].get<double>());
 }
 
+TEST_CASE("xpipe train: with --json stdout is one document, equal bits for equal seeds") {
+  const std::vector<std::string> command =
+      train("xpipe", {"--stages", "3", "--micro-batches", "2", "--json"});
+  const Json first = Json::parse(run_xpipe(command).out);
+  const Json second = Json::parse(run_xpipe(command).out);
+  CHECK(first["format"] == "xpipe.training");
+  CHECK(first["epochs"].size() == 1);
+  CHECK(first["weights_hash"] == second["weights_hash"]);
+  // master, forward and backward copy, whatever the stage (P10)
+  for (const Json& stage : first["memory"]) {
+    CHECK(stage["weight_storages"].get<int>() <= 3 * stage["parameter_tensors"].get<int>());
+  }
+}
+
 TEST_CASE("xpipe train: inline and cpu write the same metrics") {
   const ScratchFolder folder;
   for (const char* device : {"inline", "cpu"}) {
@@ -159,6 +173,7 @@ TEST_CASE("xpipe train: what cannot be is refused before any work") {
       {{"--micro-batches", "501"}, 2, "501"},
       {{"--partition", "1,1"}, 2, "partition"},
       {{"--optimizer", "adamm"}, 2, "adam"},
+      {{"--momentum", "0.9"}, 2, "--momentum"},
       {{"--set", "predict=some"}, 2, "predict"},
       {{"--set", "hidden=4"}, 2, "hidden"},
       {{"--prediction-error", "2"}, 2, "every=N"},
@@ -174,6 +189,13 @@ TEST_CASE("xpipe train: what cannot be is refused before any work") {
     CHECK(answer.out.empty());
     CHECK_MESSAGE(answer.err.find(c.said) != std::string::npos, answer.err);
   }
+  const std::string other = folder.path("mlp.json");
+  REQUIRE(run_xpipe({"profile", "--model", "mlp", "--input", "1x28x28", "--batch-size", "4",
+                     "--repeats", "1", "-o", other})
+              .status == 0);
+  const Answer other_model = run_xpipe(train("xpipe", {"--stages", "2", "--profile", other}));
+  CHECK(other_model.status == 2);
+  CHECK(other_model.err.find("another model") != std::string::npos);
   const Answer no_data = run_xpipe({"train", "--policy", "gpipe", "--data", folder.path("")});
   CHECK(no_data.status == 3);
 }
