@@ -249,7 +249,9 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
     for (const DeviceId device : without) {
       list += (list.empty() ? "" : ", ") + std::to_string(index_of(device));
     }
-    notes.push_back("predictions, steps and stash copies are free on device " + list +
+    const bool all = without == std::set<DeviceId>(device_of.begin(), device_of.end());
+    notes.push_back("predictions, steps and stash copies are free on " +
+                    (all ? "every device" : "device " + list) +
                     ": no memory_bandwidth_bytes_per_s");
   }
   if (profile.data_loading > 0) {
