@@ -1,5 +1,5 @@
 # xpipe_add_library(<folder>
-#                   [HEADERS file...] [INTERNAL_HEADERS file...] [SOURCES file...]
+#                   [HEADERS file...] [INTERNAL_HEADERS file...] [SOURCES file...] [APART file...]
 #                   [PUBLIC target...] [PRIVATE target...])
 #
 # Declares library xpipe_<folder> with its alias xpipe::<folder>. Files are named relative to the
@@ -8,18 +8,22 @@
 # all_verify_interface_header_sets compiles each of them alone. Without sources the library is
 # headers only.
 #
+# Where CMAKE_UNITY_BUILD is on, several SOURCES are compiled as one file; APART are those that are
+# not, since a name of theirs that is local to the file is another's too.
+#
 # INTERNAL_HEADERS are the headers that include what is PRIVATE, torch above all: who links the
 # library does not see it (torch/include shadows the system's fmt). The folder's own tests do; they
 # link xpipe::<folder>_internal instead.
 function(xpipe_add_library folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;INTERNAL_HEADERS;SOURCES;PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;INTERNAL_HEADERS;SOURCES;APART;PUBLIC;PRIVATE")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "xpipe_add_library(${folder}): what is '${arg_UNPARSED_ARGUMENTS}'?")
   endif()
 
   set(target xpipe_${folder})
   if(arg_SOURCES)
-    add_library(${target} STATIC ${arg_SOURCES})
+    add_library(${target} STATIC ${arg_SOURCES} ${arg_APART})
+    xpipe_compile_apart(${arg_APART})
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE xpipe_flags ${arg_PRIVATE})
   else()
@@ -38,6 +42,13 @@ function(xpipe_add_library folder)
     target_link_libraries(${target}_internal INTERFACE ${target} ${arg_PRIVATE})
     xpipe_add_headers(${target}_internal INTERFACE ${arg_INTERNAL_HEADERS})
   endif()
+endfunction()
+
+function(xpipe_compile_apart)
+  if(NOT ARGN)
+    return()
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 endfunction()
 
 # Adds headers to a target as the file set that header verification compiles one by one.

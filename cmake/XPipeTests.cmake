@@ -1,15 +1,15 @@
 # xpipe_add_test(<folder> LABEL fast|slow
-#                [SOURCES file...] [LIBS target...] [TIMEOUT seconds])
+#                [SOURCES file...] [APART file...] [LIBS target...] [TIMEOUT seconds])
 #
 # Declares executable xpipe_<folder>_tests and registers each of its doctest cases with ctest as
 # "<folder>: <case>". A case in TEST_SUITE("slow") is labelled slow whatever LABEL says. A case that
 # prints "[SKIPPED] why" counts as skipped. doctest's own timeout only marks a case that has already
 # returned, so a hang is ended by ctest's TIMEOUT. No sources, no executable.
 #
-# A test finds the tree in the macro XPIPE_SOURCE_DIR and the real inputs in the environment
+# APART is as for xpipe_add_library(). A test finds the tree in the macro XPIPE_SOURCE_DIR and the real inputs in the environment
 # variable XPIPE_SHARED.
 function(xpipe_add_test folder)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;LIBS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL;TIMEOUT" "SOURCES;APART;LIBS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_LABEL MATCHES "^(fast|slow)$")
     message(FATAL_ERROR "xpipe_add_test(${folder}): want LABEL fast or slow, got '${ARGN}'")
   endif()
@@ -21,7 +21,13 @@ function(xpipe_add_test folder)
   endif()
 
   set(target xpipe_${folder}_tests)
-  add_executable(${target} ${arg_SOURCES})
+  add_executable(${target} ${arg_SOURCES} ${arg_APART})
+  xpipe_compile_apart(${arg_APART})
+  # Three quarters of the compile time of -O2, and as fast to run. Not with torch: a precompiled header
+  # is only good for the flags it was compiled with.
+  if(NOT xpipe::executor_torch_internal IN_LIST arg_LIBS)
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
   target_link_libraries(${target} PRIVATE xpipe_flags xpipe_doctest_main ${arg_LIBS})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_compile_definitions(${target} PRIVATE XPIPE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
