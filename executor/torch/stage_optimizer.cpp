@@ -115,7 +115,7 @@ void StageOptimizer::step(std::vector<torch::Tensor> gradients) {
 }
 
 double StageOptimizer::learning_rate_ahead(ir::Distance distance) const {
-  // Constant for now; a schedule of learning rates sums here, and nowhere else.
+  // Constant rates: a schedule of learning rates would sum here, and nowhere else.
   return distance * config_.learning_rate;
 }
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "ir/status.h"
+#include "scheduler/optimizer_state.h"
 
 namespace xpipe::executor::nn {
 
@@ -35,10 +36,7 @@ enum class BiasCorrection : std::uint8_t {
 };
 
 /// The step that a prediction takes for every step to come.
-enum class Extrapolation : std::uint8_t {
-  OptimizerStep,     ///< the optimizer's own (XPipe, PipeOptim; methods.md 1.4)
-  SmoothedGradient,  ///< SGD's momentum buffer, else a moving average (SpecTrain; methods.md 2)
-};
+using scheduler::Extrapolation;
 
 struct PredictionForm {
   Extrapolation extrapolation = Extrapolation::OptimizerStep;
