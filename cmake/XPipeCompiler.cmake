@@ -28,7 +28,9 @@ target_compile_features(xpipe_flags INTERFACE cxx_std_20)
 target_compile_options(
   xpipe_flags
   INTERFACE
-    -Wall -Wextra -Wshadow -Wnon-virtual-dtor
+    -Wall -Wextra -Wnon-virtual-dtor
+    # Where several sources are compiled as one, what is local to a file looks global to the next.
+    $<IF:$<BOOL:${CMAKE_UNITY_BUILD}>,-Wshadow=local;-Wno-subobject-linkage,-Wshadow>
     # Naming some members and leaving the rest to their defaults is how we fill plain structs.
     -Wno-missing-field-initializers
     # A new kind must be handled wherever kinds are switched over: never a mere warning.
