@@ -1,3 +1,4 @@
+#include <cstdint>
 #include <iostream>
 
 #include "app/arguments.h"
@@ -26,7 +27,7 @@ struct ScheduleArguments {
   bool json = false;
 };
 
-enum class Form { Text, Json, Csv, Dot };
+enum class Form : std::uint8_t { Text, Json, Csv, Dot };
 
 ir::Result<Form> form_of(const ScheduleArguments& arguments) {
   const std::string& file = arguments.output;

@@ -2,11 +2,12 @@
 // suffix, .tasks (design.md §10). For `xpipe check` and `xpipe convert`.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 
 namespace xpipe::ir {
 
-enum class FileKind {
+enum class FileKind : std::uint8_t {
   ScheduleJson,    ///< "format": "xpipe.schedule"
   ScheduleText,    ///< .tasks
   Profile,         ///< "format": "xpipe.profile"

@@ -58,7 +58,7 @@ class JsonFaults {
   std::vector<Diagnostic> diagnostics_;
 };
 
-enum class Need { Required, Optional };
+enum class Need : std::uint8_t { Required, Optional };
 
 /// Reads one object key by key. Each getter returns nothing when the key is absent or wrong; what
 /// is wrong, or required and absent, becomes a fault. Call refuse_unknown() when all has been

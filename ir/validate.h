@@ -16,6 +16,7 @@
 // gradient back, unless the schedule has no backward and no step at all.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,7 +27,7 @@
 
 namespace xpipe::ir {
 
-enum class ValidationLevel { Shape, Meaning, Communication, Resources };
+enum class ValidationLevel : std::uint8_t { Shape, Meaning, Communication, Resources };
 
 /// One thing that validate() checks. `code` is stable; `rule` is what a legal schedule does.
 struct ValidationRule {

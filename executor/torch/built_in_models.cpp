@@ -11,6 +11,7 @@
 // and vgg16's linear ones: uniform within 1 / sqrt(fan-in), PyTorch's default.
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <utility>
 
@@ -27,7 +28,7 @@ namespace {
 using ir::ErrorKind;
 using Options = std::map<std::string, std::string>;
 
-enum class Init { He, Default };
+enum class Init : std::uint8_t { He, Default };
 
 class ModelBuilder {
  public:

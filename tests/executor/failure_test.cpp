@@ -1,6 +1,7 @@
 // One suite for all backends: what a run that fails or is stopped must show. The first cause is
 // reported with the task's text form, everything has stopped, no task starts after a predecessor
 // that failed, and the backend runs the next schedule as if nothing had happened.
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,7 +20,7 @@ namespace xpipe::tests {
 
 namespace {
 
-enum class Way { Returns, Throws, ThrowsAnInt };
+enum class Way : std::uint8_t { Returns, Throws, ThrowsAnInt };
 
 ir::Status fail(Way way) {
   switch (way) {

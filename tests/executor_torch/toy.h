@@ -61,7 +61,7 @@ struct ToyRun {
                                               const ToyTraining& training,
                                               nn::RunOptions options = {});
 
-enum class On { Inline, Cpu };
+enum class On : std::uint8_t { Inline, Cpu };
 
 /// Runs one segment with `handlers` (those of `run`, possibly wrapped).
 [[nodiscard]] ir::Status run_segment(ToyRun& toy,
