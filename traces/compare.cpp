@@ -241,6 +241,7 @@ ir::Result<Comparison> compare(const TimelineFile& plan, const TimelineFile& run
   Sums all;
   std::map<ir::StageId, Sums> stages;
   std::vector<double> errors;
+  std::vector<double> priced_errors;
   std::vector<TaskComparison> tasks;
   for (std::size_t i = 0; i < schedule.tasks.size(); ++i) {
     const ir::Task& task = schedule.tasks[i];
@@ -253,6 +254,9 @@ ir::Result<Comparison> compare(const TimelineFile& plan, const TimelineFile& run
                        static_cast<double>(measured));
       tasks.push_back(
           {TaskId{static_cast<std::uint32_t>(i)}, "", planned, measured, errors.back()});
+      if (planned > 0) {
+        priced_errors.push_back(errors.back());
+      }
     }
   }
   result.by_kind = all.kinds();
@@ -262,6 +266,9 @@ ir::Result<Comparison> compare(const TimelineFile& plan, const TimelineFile& run
   if (!errors.empty()) {
     result.worst_error = *std::max_element(errors.begin(), errors.end());
     result.median_error = median(std::move(errors));
+  }
+  if (!priced_errors.empty()) {
+    result.median_priced_error = median(std::move(priced_errors));
   }
   // The worst first; of equal errors the longer task, then the smaller id.
   const auto worse = [](const TaskComparison& a, const TaskComparison& b) {

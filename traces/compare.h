@@ -96,6 +96,9 @@ struct Comparison {
   /// no such error); nothing without such tasks. The median of an even number is the mean of two.
   std::optional<double> median_error;
   std::optional<double> worst_error;
+  /// The median over those of them that the plan gives time. Tasks that it holds for free (messages
+  /// in memory, unpriced steps) are all 100 % off and would hide how good the prices are.
+  std::optional<double> median_priced_error;
   std::vector<KindComparison> by_kind;      ///< the kinds there are, in the order of TaskKind
   std::vector<StageComparison> by_stage;    ///< by StageId
   std::vector<DeviceTime> lost;             ///< by DeviceId; run minus plan, may be negative

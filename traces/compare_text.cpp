@@ -97,7 +97,12 @@ std::string to_table(const Comparison& comparison) {
   out.append(ratio_text(comparison.makespan_ratio)).append("\n");
   if (comparison.median_error && comparison.worst_error) {
     out += "error of a task's time: median " + in_percent(*comparison.median_error) + ", worst " +
-           in_percent(*comparison.worst_error) + "\n";
+           in_percent(*comparison.worst_error);
+    if (comparison.median_priced_error) {
+      out += "; median of those that the plan gives time " +
+             in_percent(*comparison.median_priced_error);
+    }
+    out += "\n";
   }
   times_head(out, "kind");
   for (const KindComparison& kind : comparison.by_kind) {
@@ -156,6 +161,7 @@ std::string to_json(const Comparison& comparison) {
   optional("makespan_ratio", comparison.makespan_ratio);
   optional("median_error", comparison.median_error);
   optional("worst_error", comparison.worst_error);
+  optional("median_priced_error", comparison.median_priced_error);
   json["by_kind"] = kinds_json(comparison.by_kind);
   json["by_stage"] = Json::array();
   for (const StageComparison& stage : comparison.by_stage) {

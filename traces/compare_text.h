@@ -15,7 +15,7 @@ namespace xpipe::traces {
 /// One JSON document (`"format": "xpipe.compare"`), indented, ended by a newline:
 ///
 ///   {"format", "version", "policy", "plan": {"kind", "makespan_ns"}, "run": {...}, "tasks",
-///    "makespan_ratio", "median_error", "worst_error",
+///    "makespan_ratio", "median_error", "worst_error", "median_priced_error",
 ///    "by_kind":  [{"kind", "tasks", "planned_ns", "measured_ns", "ratio"}, ...],
 ///    "by_stage": [{"stage", "tasks", "planned_ns", "measured_ns", "ratio", "by_kind": [...]},
 ///    ...], "lost":     [{"device", "kind": "compute" | "transfer" | "wait" | "engine", "ns"},

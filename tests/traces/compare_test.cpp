@@ -72,6 +72,8 @@ TEST_CASE("compare: hand-computed ratios, errors and losses") {
   // Errors: 0 three times (1SEND_B0, 0B0, 0STEP0), 10/210, 10/110, 20/120, 2/12, 15/35, 1, 1.
   CHECK(*c.median_error == doctest::Approx((10.0 / 110 + 1.0 / 6) / 2));
   CHECK(*c.worst_error == 1.0);
+  // Without the two that the plan holds for free.
+  CHECK(*c.median_priced_error == doctest::Approx((10.0 / 210 + 10.0 / 110) / 2));
   const std::vector<DeviceTime> lost = {{10, 5, 55, 10}, {32, 15, 23, 10}};
   CHECK(c.lost == lost);
 
