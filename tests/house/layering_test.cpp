@@ -43,9 +43,9 @@ const std::set<std::string> kOnTop{"app", "tests", "bench", "examples"};
 
 // Third-party headers and the only folders that may see them.
 const std::vector<std::pair<std::string, Folders>> kVendors{
-    {"torch/", {"executor/torch", "executor/nccl", "tests/executor_torch"}},
-    {"ATen/", {"executor/torch", "executor/nccl", "tests/executor_torch"}},
-    {"c10/", {"executor/torch", "executor/nccl", "tests/executor_torch"}},
+    {"torch/", {"executor/torch", "executor/nccl", "tests/executor_torch", "bench"}},
+    {"ATen/", {"executor/torch", "executor/nccl", "tests/executor_torch", "bench"}},
+    {"c10/", {"executor/torch", "executor/nccl", "tests/executor_torch", "bench"}},
     {"cuda", {"executor/cuda", "executor/nccl", "executor/torch"}},
     {"nccl", {"executor/nccl"}},
     {"gloo/", {"executor/torch"}},
