@@ -181,7 +181,7 @@ ir::Result<ir::Profile> read_profile(const std::string& path,
       return graph.error();
     }
     for (const std::string& note : graph.value().notes) {
-      print_note(path + ": " + note);
+      print_note(fmt::format("{}: {}", path, note));
     }
     ir::Profile profile = std::move(graph).value().profile;
     if (!samples) {

@@ -95,8 +95,9 @@ class ScheduleReader {
   template <typename Number>
   std::optional<Number> number(std::string_view text, std::size_t column, std::string_view what) {
     Number value{};
-    const char* end = text.data() + text.size();
-    const auto result = std::from_chars(text.data(), end, value);
+    const char* const begin = text.data();
+    const char* const end = begin + text.size();
+    const auto result = std::from_chars(begin, end, value);
     const bool plain = !text.empty() && text[0] != '-' && (text.size() == 1 || text[0] != '0');
     if (result.ec != std::errc{} || result.ptr != end || !plain) {
       fault(column, "number",

@@ -31,7 +31,7 @@ CheckFailure::CheckFailure(const char* file, int line, const char* condition) {
 }
 
 CheckFailure::~CheckFailure() {
-  std::cerr << message_.str() << std::endl;
+  std::cerr << message_.str() << '\n' << std::flush;
   std::abort();
 }
 

@@ -151,7 +151,7 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
       array->push_back(std::move(value));
     } else {
       std::get<JsonValue::Object>(top.value.value)
-          .emplace_back(std::move(top.key), std::move(value));
+          .push_back({std::move(top.key), std::move(value)});
     }
     return true;
   }

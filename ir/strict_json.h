@@ -27,14 +27,21 @@ struct JsonNumber {
   std::string text;
 };
 
+struct JsonMember;
+
 struct JsonValue {
   using Array = std::vector<JsonValue>;
-  using Object = std::vector<std::pair<std::string, JsonValue>>;  ///< in the order of the file
+  using Object = std::vector<JsonMember>;  ///< in the order of the file
 
   std::variant<std::nullptr_t, bool, std::int64_t, JsonNumber, std::string, Array, Object> value;
 
   /// "null", "true", "a string", "12.50": what a message says was found.
   [[nodiscard]] std::string shown() const;
+};
+
+struct JsonMember {
+  std::string key;
+  JsonValue value;
 };
 
 /// Errors: BadInput, with `file` in front of every place.

@@ -151,6 +151,7 @@ std::vector<Diagnostic> Findings::take() && {
   std::stable_sort(findings_.begin(), findings_.end(),
                    [](const Finding& a, const Finding& b) { return a.order < b.order; });
   std::vector<Diagnostic> out;
+  out.reserve(findings_.size() + counts_.size());
   for (Finding& finding : findings_) {
     out.push_back(std::move(finding.diagnostic));
   }

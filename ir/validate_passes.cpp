@@ -37,9 +37,9 @@ class Passes {
       findings_.add("duplicate-task", another, "runs twice: expected it once per stage");
     }
     collect_steps();
-    for (std::uint16_t k = 0; k < stages_.size(); ++k) {
+    for (std::size_t k = 0; k < stages_.size(); ++k) {
       for (std::uint64_t j = 0; j < grid_.micro_batches; ++j) {
-        check_micro_batch(StageId{k}, j);
+        check_micro_batch(StageId{static_cast<std::uint16_t>(k)}, j);
       }
     }
     if (grid_.trains) {
@@ -149,12 +149,12 @@ class Passes {
   }
 
   void check_steps() {
-    for (std::uint16_t k = 0; k < stages_.size(); ++k) {
+    for (std::size_t k = 0; k < stages_.size(); ++k) {
       const StageSteps& stage = stages_[k];
       std::optional<TaskId> last;
       for (std::uint32_t i = 0; i < schedule_.mini_batches; ++i) {
         if (!stage.step[i] && stepped_[i]) {
-          findings_.add("step-missing", name(StageId{k}, "STEP", i),
+          findings_.add("step-missing", name(StageId{static_cast<std::uint16_t>(k)}, "STEP", i),
                         i + 1 == schedule_.mini_batches
                             ? "is missing: expected every stage to use up its gradients by the end"
                             : "is missing: expected it, as other stages step there");

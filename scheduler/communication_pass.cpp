@@ -95,7 +95,7 @@ class Builder {
 
   /// One send and one receive lane per direction, sorted by (from, to).
   void add_messages() {
-    for (std::uint16_t d = 0; d < schedule_.devices; ++d) {
+    for (std::uint32_t d = 0; d < schedule_.devices; ++d) {
       std::map<DeviceId, std::vector<Message>> by_receiver;
       for (const TaskId producer : schedule_.lanes[d].order) {
         const Task& task = schedule_.task(producer);
@@ -111,7 +111,7 @@ class Builder {
         }
       }
       for (const auto& [receiver, messages] : by_receiver) {
-        add_link(DeviceId{d}, receiver, messages);
+        add_link(DeviceId{static_cast<std::uint16_t>(d)}, receiver, messages);
       }
     }
     std::sort(schedule_.edges.begin(), schedule_.edges.end());
@@ -139,9 +139,9 @@ class Builder {
     return LaneId(static_cast<std::uint32_t>(schedule_.lanes.size() - 1));
   }
 
-  TaskId add_task(LaneId lane, StageId stage, ir::Payload payload) {
+  TaskId add_task(LaneId lane, StageId stage, const ir::Payload& payload) {
     const TaskId id{static_cast<std::uint32_t>(schedule_.tasks.size())};
-    schedule_.tasks.push_back({std::move(payload), lane, stage});
+    schedule_.tasks.push_back({payload, lane, stage});
     schedule_.lanes[index_of(lane)].order.push_back(id);
     return id;
   }

@@ -104,22 +104,25 @@ ir::Result<Options> resolve_options(const Policy& policy, const Options& given) 
     names.push_back(spec.name);
   }
   Error error{ErrorKind::Usage, {}};
+  const std::string whose = "policy '" + policy.name + "'";
   for (const auto& [name, value] : given) {
     const auto spec = std::find_if(policy.options.begin(), policy.options.end(),
                                    [&](const OptionSpec& s) { return s.name == name; });
-    const std::string where = "--set " + name + "=" + value;
+    std::string where = "--set ";
+    where.append(name).append("=").append(value);
     if (spec == policy.options.end()) {
-      std::string message = "policy '" + policy.name + "' has no option '" + name + "'";
+      std::string message = whose;
+      message.append(" has no option '").append(name).append("'");
       if (const auto nearest = nearest_name(name, names)) {
         message += "; did you mean '" + *nearest + "'?";
       }
       message += names.empty() ? " It has no options" : " Its options: " + joined(names);
       error.diagnostics.push_back({"unknown-option", where, message});
     } else if (!is_legal(*spec, value)) {
-      error.diagnostics.push_back({"option-value", where,
-                                   "'" + value + "' is not a value of option '" + name +
-                                       "' of policy '" + policy.name + "'; expected " +
-                                       legal_values(*spec)});
+      std::string message = "'";
+      message.append(value).append("' is not a value of option '").append(name).append("' of ");
+      message.append(whose).append("; expected ").append(legal_values(*spec));
+      error.diagnostics.push_back({"option-value", where, message});
     } else {
       options[name] = value;
     }

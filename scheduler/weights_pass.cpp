@@ -165,8 +165,8 @@ class DeviceWalk {
     error_.diagnostics.push_back({"weights-unavailable", describe(op), message});
   }
 
-  void emit(const ComputeOp& op, ir::Payload payload) {
-    tasks_.push_back({.payload = std::move(payload), .lane = {}, .stage = op.stage});
+  void emit(const ComputeOp& op, const ir::Payload& payload) {
+    tasks_.push_back({.payload = payload, .lane = {}, .stage = op.stage});
   }
 
   /// The mini-batch an op belongs to.
