@@ -117,6 +117,7 @@ ir::Status train_command(const TrainArguments& arguments,
     return request.error();
   }
   const nn::TrainConfig& config = request.value().config;
+  const InterruptGuard guard;
   ir::Result<nn::Trainer> trainer = nn::Trainer::create(config);
   if (!trainer.ok()) {
     return trainer.error();
@@ -139,7 +140,6 @@ ir::Status train_command(const TrainArguments& arguments,
     std::cout << head_lines(config, facts, schedule.value()) << std::flush;
   }
 
-  const InterruptGuard guard;
   const std::uint64_t per_epoch = facts.mini_batches;
   Progress progress("training", per_epoch * config.epochs);
   nn::TrainCallbacks callbacks;
