@@ -42,5 +42,12 @@ for policy in gpipe xpipe; do
   run compare $out/$policy-plan.json $out/$policy-run.json
 done
 
+cores=$(nproc)
+if [ "$cores" -lt $stages ]; then
+  printf '\nThe plans give each of the %d stages a core of its own; this machine has %d, so that the runs\n' \
+    $stages "$cores"
+  printf 'take longer: most so with xpipe, whose plan leaves no core idle.\n'
+fi
+
 step "Traces, of plan and run, to open in https://ui.perfetto.dev (Open trace file) or chrome://tracing:"
 ls -1 $out/*-plan.json $out/*-run.json
