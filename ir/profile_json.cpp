@@ -148,6 +148,7 @@ class Reader {
 
   void refuse_twin_edges() {
     std::vector<std::pair<LayerEdge, std::size_t>> sorted;
+    sorted.reserve(profile_.edges.size());
     for (std::size_t i = 0; i < profile_.edges.size(); ++i) {
       sorted.emplace_back(profile_.edges[i], i);
     }
