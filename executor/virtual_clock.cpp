@@ -17,13 +17,14 @@ VirtualClock::VirtualClock(const ir::Schedule& schedule, const scheduler::CostMo
       costs_(costs),
       channels_(costs, schedule),
       lanes_(schedule.lanes.size()),
-      links_(channels_.size()),
+      free_at_(channels_.size(), 0),
+      held_by_(channels_.size()),
       spans_(schedule.tasks.size()),
       ended_(schedule.tasks.size(), false),
       blocked_by_(schedule.tasks.size()) {
   for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (const auto channel = channels_.channel_of(LaneId{lane})) {
-      links_[index_of(*channel)].lanes.push_back(lane);
+    if (!channels_.channels_of(LaneId{lane}).empty()) {
+      contending_.push_back(lane);
     }
   }
 }
@@ -82,11 +83,11 @@ void VirtualClock::advance(std::uint32_t lane) {
           scheduler::edge_delay(costs_, schedule_, {.from = event, .to = item.task});
       l.ready_at = std::max(l.ready_at, spans_[index_of(event)].end + delay);
     }
-    if (const auto channel = channels_.channel_of(LaneId{lane})) {
-      channels_.request(*channel, item.task, l.ready_at);
-      l.asks_for_link = true;
-    } else {
+    if (channels_.channels_of(LaneId{lane}).empty()) {
       occupy(lane, l.ready_at);
+    } else {
+      channels_.request(LaneId{lane}, item.task, l.ready_at);
+      l.asks_for_link = true;
     }
   }
 }
@@ -108,44 +109,62 @@ void VirtualClock::occupy(std::uint32_t lane, Nanos start) {
   }
 }
 
-/// When the link starts its next transfer, as far as is known now; nothing when nobody asks.
-std::optional<Nanos> VirtualClock::next_grant(const Link& link) const {
-  std::optional<Nanos> at;
-  for (const std::uint32_t lane : link.lanes) {
-    if (lanes_[lane].asks_for_link) {
-      const Nanos start = std::max(lanes_[lane].ready_at, link.free_at);
-      at = std::min(at.value_or(start), start);
-    }
+/// When `lane` starts the transfer it asks for, as far as is known now; nothing when it asks for
+/// none or another must go before it.
+std::optional<Nanos> VirtualClock::next_grant(std::uint32_t lane) const {
+  if (!lanes_[lane].asks_for_link || !channels_.is_next(LaneId{lane})) {
+    return std::nullopt;
   }
-  return at;
+  Nanos start = lanes_[lane].ready_at;
+  for (const scheduler::ChannelId channel : channels_.channels_of(LaneId{lane})) {
+    start = std::max(start, free_at_[index_of(channel)]);
+  }
+  return start;
 }
 
-/// Every lane is as far as it can go by itself. The earliest next transfer of all links is safe to
-/// grant: what is not known yet follows from some transfer and cannot be ready before it. Links
-/// that start at the same instant are granted together, before anything that follows from them.
+/// `lane` has its channels from `start` on; who had them last gives them back.
+void VirtualClock::grant(std::uint32_t lane, Nanos start) {
+  const auto channels = channels_.channels_of(LaneId{lane});
+  for (const scheduler::ChannelId channel : channels) {
+    const std::optional<std::uint32_t> holder = held_by_[index_of(channel)];
+    if (!holder) {
+      continue;
+    }
+    channels_.release(LaneId{*holder});
+    for (const scheduler::ChannelId held : channels_.channels_of(LaneId{*holder})) {
+      held_by_[index_of(held)].reset();
+    }
+  }
+  const std::optional<TaskId> send = channels_.grant(channels.front());
+  XPIPE_CHECK(send.has_value() && index_of(schedule_.task(*send).lane) == lane)
+      << "lane " << lane << " is next and its link is free";
+  occupy(lane, start);
+  for (const scheduler::ChannelId channel : channels) {
+    held_by_[index_of(channel)] = lane;
+    free_at_[index_of(channel)] = lanes_[lane].free_at;
+  }
+  runnable_.push_back(lane);
+}
+
+/// Every lane is as far as it can go by itself. The earliest next transfer of all is safe to grant:
+/// what is not known yet follows from some transfer and cannot be ready before it. Those that start
+/// at the same instant are granted together, before anything that follows from them.
 /// Returns whether there was one.
 bool VirtualClock::grant_links() {
   std::optional<Nanos> earliest;
-  for (const Link& link : links_) {
-    if (const auto at = next_grant(link)) {
-      earliest = std::min(earliest.value_or(*at), *at);
+  std::vector<std::uint32_t> next;
+  for (const std::uint32_t lane : contending_) {
+    const std::optional<Nanos> at = next_grant(lane);
+    if (at && (!earliest || *at < *earliest)) {
+      earliest = at;
+      next.clear();
+    }
+    if (at && at == earliest) {
+      next.push_back(lane);
     }
   }
-  for (std::uint32_t i = 0; earliest && i < links_.size(); ++i) {
-    Link& link = links_[i];
-    if (next_grant(link) != earliest) {
-      continue;
-    }
-    const scheduler::ChannelId channel{i};
-    if (std::exchange(link.held, true)) {
-      channels_.release(channel);
-    }
-    const std::optional<TaskId> send = channels_.grant(channel);
-    XPIPE_CHECK(send.has_value()) << "link " << i << " is asked for and free";
-    const std::uint32_t lane = index_of(schedule_.task(*send).lane);
-    occupy(lane, *earliest);
-    link.free_at = lanes_[lane].free_at;
-    runnable_.push_back(lane);
+  for (const std::uint32_t lane : next) {
+    grant(lane, *earliest);
   }
   return earliest.has_value();
 }

@@ -1,8 +1,8 @@
 // When everything happens on a cost model: lanes with a clock each, recorded as streams and
 // resolved afterwards. Written apart from the simulator on purpose: the two are twins that check
 // each other (style.md §13). The simulator pops events in the order of time; this one lets every
-// lane run ahead as far as its waits allow, and stops only where a half-duplex link must know who
-// comes first.
+// lane run ahead as far as its waits allow, and stops only where a half-duplex or shared link must
+// know who comes first.
 //
 // Not thread-safe.
 #pragma once
@@ -31,8 +31,8 @@ class VirtualClock {
   void add(ir::LaneId lane, ir::TaskId task);
 
   /// The spans of all tasks added, by task id: each starts as early as its lane, its waits and its
-  /// link allow. Requires: waits as of a legal schedule. Linear in tasks and waits without
-  /// half-duplex links; with them, times the number of these links.
+  /// link allow. Requires: waits as of a legal schedule. Linear in tasks and waits without channels
+  /// to contend for; with them, times the number of lanes that do.
   [[nodiscard]] ir::Timeline resolve() &&;
 
  private:
@@ -52,17 +52,11 @@ class VirtualClock {
     std::optional<std::uint32_t> next_blocked;  ///< another lane that waits for the same task
   };
 
-  /// A half-duplex link.
-  struct Link {
-    std::vector<std::uint32_t> lanes;
-    ir::Nanos free_at = 0;
-    bool held = false;  ///< a grant that has not been given back to channels_
-  };
-
   void advance(std::uint32_t lane);
   void advance_all_runnable();
   void occupy(std::uint32_t lane, ir::Nanos start);
-  [[nodiscard]] std::optional<ir::Nanos> next_grant(const Link& link) const;
+  [[nodiscard]] std::optional<ir::Nanos> next_grant(std::uint32_t lane) const;
+  void grant(std::uint32_t lane, ir::Nanos start);
   bool grant_links();
 
   [[nodiscard]] bool ended(ir::TaskId task) const { return ended_[ir::index_of(task)]; }
@@ -71,7 +65,9 @@ class VirtualClock {
   const scheduler::CostModel& costs_;
   scheduler::LinkChannels channels_;
   std::vector<Lane> lanes_;                               ///< by LaneId
-  std::vector<Link> links_;                               ///< by ChannelId
+  std::vector<std::uint32_t> contending_;                 ///< lanes that have channels
+  std::vector<ir::Nanos> free_at_;                        ///< by ChannelId
+  std::vector<std::optional<std::uint32_t>> held_by_;     ///< by ChannelId: not given back yet
   std::vector<ir::Span> spans_;                           ///< by TaskId
   std::vector<bool> ended_;                               ///< by TaskId
   std::vector<std::optional<std::uint32_t>> blocked_by_;  ///< by TaskId: the first lane that waits

@@ -27,6 +27,12 @@ enum class Duplex : std::uint8_t {
   Half,  ///< one transfer at a time over both directions, first come first served
 };
 
+/// What transfers that want the same half-duplex or shared link at the same time do.
+enum class Sharing : std::uint8_t {
+  FirstCome,  ///< one after the other, in the order in which they are ready
+  MaxMin,     ///< all at once, each as fast as is fair
+};
+
 struct LinkSpec {
   std::optional<double> bandwidth_bytes_per_s;  ///< absent: infinite
   Nanos latency = 0;

@@ -1,6 +1,7 @@
 #include "scheduler/cost_model.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace {
 using ir::DeviceId;
 using ir::index_of;
 using ir::Nanos;
+using std::size_t;
 
 constexpr std::uint32_t kNanosPerSecond = 1'000'000'000;
 
@@ -33,7 +35,7 @@ const ir::LinkSpec& link_of(const CostModel& costs, const ir::Lane& lane) {
 
 /// What the task's own work takes, the overhead of its lane left out.
 Nanos work(const CostModel& costs, const ir::Schedule& schedule, const ir::Task& task) {
-  const StageCosts& stage = costs.stages[index_of(task.stage)];
+  const StageCosts& stage = costs_on(costs, task.stage, schedule.lane(task.lane).device);
   switch (task.kind()) {
     case ir::TaskKind::Forward:
     case ir::TaskKind::Recompute:
@@ -53,9 +55,10 @@ Nanos work(const CostModel& costs, const ir::Schedule& schedule, const ir::Task&
     case ir::TaskKind::Send:
       return transfer_time(link_of(costs, schedule.lane(task.lane)),
                            std::get<ir::Send>(task.payload).bytes);
+    case ir::TaskKind::AllReduce:
+      return stage.all_reduce;
     case ir::TaskKind::Release:
     case ir::TaskKind::Receive:
-    case ir::TaskKind::AllReduce:
       return 0;
   }
   XPIPE_CHECK(false) << "a task of no kind";
@@ -75,17 +78,34 @@ class CappedSum {
 
 }  // namespace
 
-const ir::LinkSpec* find_link(const CostModel& costs, DeviceId from, DeviceId to) {
+const StageCosts& costs_on(const CostModel& costs, ir::StageId stage, DeviceId device) {
+  if (!costs.replicas.empty()) {
+    const auto found = std::lower_bound(
+        costs.replicas.begin(), costs.replicas.end(), std::pair(stage, device),
+        [](const ReplicaCosts& r, auto key) { return std::pair(r.stage, r.device) < key; });
+    if (found != costs.replicas.end() && found->stage == stage && found->device == device) {
+      return found->costs;
+    }
+  }
+  return costs.stages[index_of(stage)];
+}
+
+const LinkCosts* find_link_costs(const CostModel& costs, DeviceId from, DeviceId to) {
   const auto found = std::lower_bound(
       costs.links.begin(), costs.links.end(), std::pair(from, to),
       [](const LinkCosts& link, auto key) { return std::pair(link.from, link.to) < key; });
   const bool is_it = found != costs.links.end() && found->from == from && found->to == to;
-  return is_it ? &found->spec : nullptr;
+  return is_it ? &*found : nullptr;
+}
+
+const ir::LinkSpec* find_link(const CostModel& costs, DeviceId from, DeviceId to) {
+  const LinkCosts* link = find_link_costs(costs, from, to);
+  return link == nullptr ? nullptr : &link->spec;
 }
 
 ir::Status check_costs(const CostModel& costs, const ir::Schedule& schedule) {
   ir::Error error{.kind = ir::ErrorKind::Illegal, .diagnostics = {}};
-  for (std::size_t k = costs.stages.size(); k < schedule.stages.size(); ++k) {
+  for (size_t k = costs.stages.size(); k < schedule.stages.size(); ++k) {
     error.diagnostics.push_back(
         {"no-stage-costs", "stage " + std::to_string(k),
          "the cost model has " + std::to_string(costs.stages.size()) + " stages, the schedule " +
@@ -120,7 +140,13 @@ ir::Status check_costs(const CostModel& costs, const ir::Schedule& schedule) {
 Nanos duration(const CostModel& costs, const ir::Schedule& schedule, const ir::Task& task) {
   const bool computes = schedule.lane(task.lane).kind == ir::LaneKind::Compute;
   const Nanos time = work(costs, schedule, task);
-  const Nanos overhead = computes ? costs.task_overhead : 0;
+  if (!computes) {
+    return time;
+  }
+  const size_t device = index_of(schedule.lane(task.lane).device);
+  const Nanos launch = device < costs.launch_overhead.size() ? costs.launch_overhead[device] : 0;
+  const Nanos overhead =
+      launch > kTooLarge - costs.task_overhead ? kTooLarge : launch + costs.task_overhead;
   return overhead > kTooLarge - time ? kTooLarge : time + overhead;
 }
 
@@ -142,6 +168,39 @@ Nanos transfer_time(const ir::LinkSpec& link, ir::Bytes bytes) {
   return scale_half_up(bytes, kNanosPerSecond, 1, *link.bandwidth_bytes_per_s);
 }
 
+void add_half_duplex_channels(CostModel& costs) {
+  std::map<std::pair<DeviceId, DeviceId>, ChannelId> by_pair;
+  for (LinkCosts& link : costs.links) {
+    if (link.spec.duplex != ir::Duplex::Half) {
+      continue;
+    }
+    const std::pair<DeviceId, DeviceId> pair = std::minmax(link.from, link.to);
+    const std::optional<double> bandwidth = link.spec.bandwidth_bytes_per_s;
+    const auto [entry, is_new] =
+        by_pair.try_emplace(pair, ChannelId(static_cast<std::uint32_t>(costs.channels.size())));
+    if (is_new) {
+      costs.channels.push_back(
+          {std::to_string(index_of(pair.first)) + "<>" + std::to_string(index_of(pair.second)),
+           bandwidth});
+    } else {
+      Channel& channel = costs.channels[index_of(entry->second)];
+      const bool wider = !bandwidth || (channel.bandwidth_bytes_per_s &&
+                                        *channel.bandwidth_bytes_per_s < *bandwidth);
+      channel.bandwidth_bytes_per_s = wider ? bandwidth : channel.bandwidth_bytes_per_s;
+    }
+    link.channels.insert(std::ranges::lower_bound(link.channels, entry->second), entry->second);
+  }
+}
+
+void set_every_link(CostModel& costs, const ir::LinkSpec& link) {
+  costs.channels.clear();
+  for (LinkCosts& l : costs.links) {
+    l.spec = link;
+    l.channels.clear();
+  }
+  add_half_duplex_channels(costs);
+}
+
 CostModel uniform_costs(std::uint32_t stages,
                         std::uint32_t devices,
                         Nanos forward,
@@ -159,6 +218,7 @@ CostModel uniform_costs(std::uint32_t stages,
       }
     }
   }
+  add_half_duplex_channels(costs);
   return costs;
 }
 

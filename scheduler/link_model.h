@@ -1,13 +1,14 @@
-// Who may use a link when: each direction of a full-duplex link is its lane's own, a half-duplex
-// link is one channel that serves both directions first come, first served. The arithmetic of
-// waiting for links, shared by the simulator and the executor's virtual device; what one transfer
-// takes is scheduler/cost_model.h.
+// Who may use a link when, first come, first served: each direction of a full-duplex link of two
+// devices is its lane's own; a transfer over a half-duplex or a shared link holds the channels of
+// its link (scheduler/cost_model.h) as long as it runs. The arithmetic of waiting for links, shared
+// by the simulator and the executor's virtual device; what one transfer takes is duration()'s.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <queue>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "ir/ids.h"
@@ -16,11 +17,11 @@
 
 namespace xpipe::scheduler {
 
-enum class ChannelId : std::uint32_t {};
-
-/// The channels of one replay. A send that is ready asks for its channel; when nothing else can
-/// happen at an instant, free channels are granted. That rule makes the order (time ready, TaskId),
-/// whatever order the events of one instant are handled in. Not thread-safe.
+/// The channels of one replay. A send that is ready asks for all its channels at once. Requests are
+/// served in the order (time ready, TaskId), and none overtakes another on any channel: a send goes
+/// when it is the first in line on each of its channels and all of them are free. Free channels are
+/// granted when nothing else can happen at an instant; that makes the order the same whatever order
+/// the events of one instant are handled in. Not thread-safe.
 ///
 ///   0 ---- 1   half duplex:  0SEND_F1 ready at 5, 1SEND_B0 ready at 5, 3 ns each
 ///                            0SEND_F1 5..8, 1SEND_B0 8..11 (if its TaskId is the larger one)
@@ -29,32 +30,43 @@ class LinkChannels {
   /// Requires: check_costs(costs, schedule).ok(). Neither argument need outlive the channels.
   LinkChannels(const CostModel& costs, const ir::Schedule& schedule);
 
+  /// Of the cost model, whether used or not.
   [[nodiscard]] std::size_t size() const { return channels_.size(); }
 
-  /// The channel that the sends of `lane` share with others; nullopt where the lane is alone. A
-  /// direction is shared with its opposite when both are half duplex.
-  [[nodiscard]] std::optional<ChannelId> channel_of(ir::LaneId lane) const;
+  /// What the sends of `lane` hold; empty where the lane alone serialises them. Ascending.
+  [[nodiscard]] std::span<const ChannelId> channels_of(ir::LaneId lane) const;
 
-  /// `send` could start at `ready` if the channel were free.
-  void request(ChannelId channel, ir::TaskId send, ir::Nanos ready);
+  /// `send`, of `lane`, could start at `ready` if its channels were free.
+  /// Requires: channels_of(lane) is not empty, and the lane's last send has ended.
+  void request(ir::LaneId lane, ir::TaskId send, ir::Nanos ready);
 
-  /// Gives `channel`, if it is free, to the first in line, which then starts now.
-  /// Requires: every request up to now has been made.
+  /// Whether the send that `lane` has asked for is the first in line on all its channels.
+  [[nodiscard]] bool is_next(ir::LaneId lane) const;
+
+  /// If the first in line on `channel` is_next() and all its channels are free, it has them from
+  /// now on, and starts now. Requires: every request up to now has been made.
   [[nodiscard]] std::optional<ir::TaskId> grant(ChannelId channel);
 
-  /// The send that holds `channel` has ended.
-  void release(ChannelId channel);
+  /// The send that `lane` was granted has ended. Whoever is the first in line on one of
+  /// channels_of(lane) may be able to go.
+  void release(ir::LaneId lane);
 
  private:
-  using Request = std::pair<ir::Nanos, ir::TaskId>;
+  struct Request {
+    ir::Nanos ready = 0;
+    ir::TaskId send{};
+    ir::LaneId lane{};
 
-  struct Channel {
-    bool busy = false;
-    std::priority_queue<Request, std::vector<Request>, std::greater<>> line;
+    auto operator<=>(const Request&) const = default;
   };
 
-  std::vector<std::optional<ChannelId>> by_lane_;
-  std::vector<Channel> channels_;
+  struct Line {
+    bool busy = false;
+    std::priority_queue<Request, std::vector<Request>, std::greater<>> waiting;
+  };
+
+  std::vector<std::vector<ChannelId>> by_lane_;
+  std::vector<Line> channels_;
 };
 
 }  // namespace xpipe::scheduler

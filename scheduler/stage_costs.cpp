@@ -292,6 +292,7 @@ ir::Result<StagedModel> stage_costs(const ir::Profile& profile,
     return links.error();
   }
   model.costs.links = std::move(links).value();
+  add_half_duplex_channels(model.costs);
   model.costs.task_overhead = request.task_overhead;
   model.costs.notes = notes_of(profile, request, device_of, cluster);
   if (is_too_large(model)) {

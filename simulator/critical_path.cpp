@@ -28,9 +28,8 @@ class PathWalk {
         graph_(schedule),
         channels_(costs, schedule) {
     for (const ir::Span& span : timeline.spans) {
-      const auto channel = channels_.channel_of(schedule.task(span.task).lane);
-      if (channel.has_value() && span.end > span.start) {
-        transfer_ending_[{*channel, span.end}] = span.task;
+      for (const auto channel : channels_.channels_of(schedule.task(span.task).lane)) {
+        transfers_ending_[{channel, span.end}].push_back(span.task);
       }
     }
   }
@@ -62,11 +61,38 @@ class PathWalk {
     if (start == 0) {
       return std::nullopt;
     }
-    const auto channel = channels_.channel_of(schedule_.task(task).lane);
-    XPIPE_CHECK(channel.has_value()) << "task " << index_of(task) << " waited for nothing";
-    const auto holder = transfer_ending_.find({*channel, start});
-    XPIPE_CHECK(holder != transfer_ending_.end()) << "task " << index_of(task) << " at " << start;
-    return holder->second;
+    return holder_before(task, start);
+  }
+
+  /// When `task` could have started but for its link, and its id: its place in line.
+  [[nodiscard]] std::pair<Nanos, TaskId> place_of(TaskId task) const {
+    Nanos ready = 0;
+    for (const TaskId before : graph_.predecessors(task)) {
+      const Nanos delay = scheduler::edge_delay(costs_, schedule_, {.from = before, .to = task});
+      ready = std::max(ready, timeline_.spans[index_of(before)].end + delay);
+    }
+    return {ready, task};
+  }
+
+  /// The transfer that had one of the channels of `task` until it started: one that took time, else
+  /// one that took none and stood before it in line.
+  [[nodiscard]] TaskId holder_before(TaskId task, Nanos start) const {
+    std::optional<TaskId> instant;
+    for (const auto channel : channels_.channels_of(schedule_.task(task).lane)) {
+      const auto ending = transfers_ending_.find({channel, start});
+      if (ending == transfers_ending_.end()) {
+        continue;
+      }
+      for (const TaskId holder : ending->second) {
+        if (timeline_.spans[index_of(holder)].start < start) {
+          return holder;
+        }
+        instant = place_of(holder) < place_of(task) ? holder : instant;
+      }
+    }
+    XPIPE_CHECK(instant.has_value())
+        << "task " << index_of(task) << " at " << start << " waited for nothing";
+    return *instant;
   }
 
   const ir::Schedule& schedule_;
@@ -74,8 +100,8 @@ class PathWalk {
   const scheduler::CostModel& costs_;
   scheduler::TaskGraph graph_;
   scheduler::LinkChannels channels_;
-  /// On shared channels, transfers that take time; of one channel no two end together.
-  std::map<std::pair<scheduler::ChannelId, Nanos>, TaskId> transfer_ending_;
+  /// By channel and the time of their end.
+  std::map<std::pair<scheduler::ChannelId, Nanos>, std::vector<TaskId>> transfers_ending_;
 };
 
 }  // namespace

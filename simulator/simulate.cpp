@@ -56,16 +56,19 @@ class Replay {
   }
 
  private:
-  [[nodiscard]] std::optional<scheduler::ChannelId> channel_of(TaskId task) const {
-    return channels_.channel_of(schedule_.task(task).lane);
+  [[nodiscard]] ir::LaneId lane_of(TaskId task) const { return schedule_.task(task).lane; }
+
+  void touch_channels_of(ir::LaneId lane) {
+    const auto channels = channels_.channels_of(lane);
+    touched_.insert(touched_.end(), channels.begin(), channels.end());
   }
 
   void start(TaskId task) {
-    if (const auto channel = channel_of(task)) {
-      channels_.request(*channel, task, queue_.now());
-      touched_.push_back(*channel);
-    } else {
+    if (channels_.channels_of(lane_of(task)).empty()) {
       occupy(task);
+    } else {
+      channels_.request(lane_of(task), task, queue_.now());
+      touch_channels_of(lane_of(task));
     }
   }
 
@@ -78,9 +81,9 @@ class Replay {
   }
 
   void finish(TaskId task) {
-    if (const auto channel = channel_of(task)) {
-      channels_.release(*channel);
-      touched_.push_back(*channel);
+    if (!channels_.channels_of(lane_of(task)).empty()) {
+      channels_.release(lane_of(task));
+      touch_channels_of(lane_of(task));
     }
     for (const TaskId next : graph_.successors(task)) {
       const Nanos arrival =
@@ -92,7 +95,7 @@ class Replay {
     });
   }
 
-  /// Nothing else happens at this instant: what stands in line and finds its channel free, goes.
+  /// Nothing else happens at this instant: what stands in line and finds its channels free, goes.
   void grant_channels() {
     for (const scheduler::ChannelId channel : touched_) {
       if (const auto send = channels_.grant(channel)) {

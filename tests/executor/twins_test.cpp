@@ -50,6 +50,7 @@ scheduler::CostModel random_costs(std::uint32_t stages, ir::Nanos bound, std::mt
       costs.links.push_back(link);
     }
   }
+  scheduler::add_half_duplex_channels(costs);
   return costs;
 }
 

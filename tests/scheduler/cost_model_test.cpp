@@ -170,22 +170,29 @@ TEST_CASE("link model: a half-duplex link serves in the order (time ready, task)
       .bandwidth_bytes_per_s = 1e9, .latency = 0, .duplex = ir::Duplex::Half};
   costs.links = {{ir::DeviceId{0}, ir::DeviceId{1}, half},
                  {ir::DeviceId{1}, ir::DeviceId{0}, half}};
+  add_half_duplex_channels(costs);
+  REQUIRE(costs.channels.size() == 1);
+  CHECK(costs.channels[0] == Channel{"0<>1", 1e9});
+  const ChannelId wire{0};
+  const ir::LaneId out{2};
+  const ir::LaneId back{4};
   LinkChannels channels(costs, schedule);
-  REQUIRE(channels.size() == 1);
-  const auto channel = channels.channel_of(ir::LaneId{2});
-  REQUIRE(channel.has_value());
-  CHECK(channels.channel_of(ir::LaneId{4}) == channel);
-  CHECK_FALSE(channels.channel_of(ir::LaneId{3}).has_value());  // a receive lane
-  CHECK_FALSE(channels.grant(*channel).has_value());
-  channels.request(*channel, ir::TaskId{9}, 5);
-  channels.request(*channel, ir::TaskId{7}, 5);
-  channels.request(*channel, ir::TaskId{8}, 3);
-  CHECK(channels.grant(*channel) == ir::TaskId{8});
-  CHECK_FALSE(channels.grant(*channel).has_value());  // busy
-  channels.release(*channel);
-  CHECK(channels.grant(*channel) == ir::TaskId{7});
-  channels.release(*channel);
-  CHECK(channels.grant(*channel) == ir::TaskId{9});
+  REQUIRE(channels.channels_of(out).size() == 1);
+  CHECK(channels.channels_of(out).front() == wire);
+  CHECK(channels.channels_of(back).front() == wire);
+  CHECK(channels.channels_of(ir::LaneId{3}).empty());  // a receive lane
+  CHECK_FALSE(channels.grant(wire).has_value());
+  channels.request(out, ir::TaskId{9}, 5);
+  channels.request(back, ir::TaskId{7}, 5);
+  CHECK(channels.is_next(back));
+  CHECK_FALSE(channels.is_next(out));
+  CHECK(channels.grant(wire) == ir::TaskId{7});
+  CHECK_FALSE(channels.grant(wire).has_value());  // busy
+  channels.release(back);
+  channels.request(back, ir::TaskId{8}, 6);
+  CHECK(channels.grant(wire) == ir::TaskId{9});
+  channels.release(out);
+  CHECK(channels.grant(wire) == ir::TaskId{8});
 }
 
 }  // namespace

@@ -225,9 +225,8 @@ TEST_CASE("critical path: its tasks and latencies add up to the makespan, withou
         CAPTURE(latency);
         const ir::Schedule schedule = schedule_of(policy, {4, 3, 5}, chain_with(4, 60));
         scheduler::CostModel costs = uneven_stages({50, 70, 60, 40}, {90, 80, 70, 110});
-        for (scheduler::LinkCosts& link : costs.links) {
-          link.spec = {.bandwidth_bytes_per_s = 1e9, .latency = latency, .duplex = duplex};
-        }
+        scheduler::set_every_link(
+            costs, {.bandwidth_bytes_per_s = 1e9, .latency = latency, .duplex = duplex});
         const auto timeline = simulator::simulate(schedule, costs);
         const auto path = simulator::critical_path(schedule, timeline, costs);
         REQUIRE_FALSE(path.tasks.empty());
@@ -250,9 +249,8 @@ TEST_CASE("critical path: its tasks and latencies add up to the makespan, withou
 TEST_CASE("critical path: through a half-duplex link it names the transfer that was in the way") {
   const ir::Schedule schedule = schedule_of("xpipe", {2, 1, 6}, chain_with(2, 900));
   scheduler::CostModel costs = equal_stages(2, 100, 200);
-  for (scheduler::LinkCosts& link : costs.links) {
-    link.spec = {.bandwidth_bytes_per_s = 1e9, .latency = 0, .duplex = ir::Duplex::Half};
-  }
+  scheduler::set_every_link(
+      costs, {.bandwidth_bytes_per_s = 1e9, .latency = 0, .duplex = ir::Duplex::Half});
   const auto timeline = simulator::simulate(schedule, costs);
   const auto path = simulator::critical_path(schedule, timeline, costs);
   // One channel, wanted all the time: the first forward, 12 transfers of 900 ns, the last backward.

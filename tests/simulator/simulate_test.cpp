@@ -199,9 +199,7 @@ TEST_CASE("simulate: the same input gives the same spans, half duplex and ties i
   for (const char* policy : {"gpipe", "xpipe", "pipedream", "spectrain"}) {
     const ir::Schedule schedule = schedule_of(policy, {4, 3, 5});
     scheduler::CostModel costs = equal_stages(4, 100, 100);
-    for (scheduler::LinkCosts& link : costs.links) {
-      link.spec.duplex = ir::Duplex::Half;
-    }
+    scheduler::set_every_link(costs, {.duplex = ir::Duplex::Half});
     CHECK(simulator::simulate(schedule, costs) == simulator::simulate(schedule, costs));
   }
 }
@@ -214,9 +212,8 @@ TEST_CASE("simulate: on a half-duplex link no two transfers overlap, and none wa
   for (const char* policy : {"gpipe", "xpipe", "pipedream"}) {
     const ir::Schedule schedule = schedule_of(policy, {3, 2, 6}, graph);
     scheduler::CostModel costs = equal_stages(3, 100, 200);
-    for (scheduler::LinkCosts& link : costs.links) {
-      link.spec = {.bandwidth_bytes_per_s = 1e9, .latency = 3, .duplex = ir::Duplex::Half};
-    }
+    scheduler::set_every_link(
+        costs, {.bandwidth_bytes_per_s = 1e9, .latency = 3, .duplex = ir::Duplex::Half});
     const auto timeline = simulator::simulate(schedule, costs);
     for (const std::uint16_t low : {std::uint16_t{0}, std::uint16_t{1}}) {
       std::vector<ir::Span> transfers;
