@@ -50,11 +50,10 @@ void measure(Simulation& run) {
 
 }  // namespace
 
-ir::Result<Simulation> simulate_policy(const Workload& workload,
-                                       const scheduler::Policy& policy,
-                                       const scheduler::Options& options,
-                                       std::uint32_t micro_batches,
-                                       std::uint32_t mini_batches) {
+ir::Result<Simulation> simulate_policy(const Workload& workload, const RunRequest& request) {
+  const scheduler::Policy& policy = *request.policy;
+  const std::uint32_t micro_batches = request.micro_batches;
+  const std::uint32_t mini_batches = request.mini_batches;
   ir::Result<scheduler::StagedModel> model = staged_model(
       workload, micro_batches,
       {.whole_mini_batch = policy.whole_mini_batch, .extrapolation = policy.extrapolation});
@@ -67,7 +66,7 @@ ir::Result<Simulation> simulate_policy(const Workload& workload,
                               {.stages = workload.stages,
                                .micro_batches = micro_batches,
                                .mini_batches = n,
-                               .options = options},
+                               .options = request.options},
                               graph);
   };
   ir::Result<ir::Schedule> schedule = compiled(mini_batches);

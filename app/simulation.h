@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "app/simulate_arguments.h"
 #include "app/workload.h"
 
 #include "ir/schedule.h"
@@ -40,10 +41,7 @@ struct Simulation {
 
 /// One policy at one T.
 [[nodiscard]] ir::Result<Simulation> simulate_policy(const Workload& workload,
-                                                     const scheduler::Policy& policy,
-                                                     const scheduler::Options& options,
-                                                     std::uint32_t micro_batches,
-                                                     std::uint32_t mini_batches);
+                                                     const RunRequest& request);
 
 /// A schedule that is there already; it has one length, so no steady state is looked for.
 [[nodiscard]] ir::Result<Simulation> simulate_schedule(const Workload& workload,

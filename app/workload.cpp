@@ -221,14 +221,8 @@ std::vector<std::vector<std::string>> Workload::layers_by_stage() const {
   return names;
 }
 
-ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
-                                   const ir::Schedule* schedule) {
-  if (ir::Status status = check_combination(arguments); !status.ok()) {
-    return status.error();
-  }
-  Workload workload;
-  workload.optimizer = optimizer_of(arguments);
-  workload.task_overhead = arguments.task_overhead.value_or(0);
+ir::Result<WorkloadFiles> read_workload_files(const WorkloadArguments& arguments) {
+  WorkloadFiles files;
   if (!arguments.cluster.empty()) {
     ir::Result<std::string> content = ir::read_file(arguments.cluster);
     if (!content.ok()) {
@@ -238,21 +232,50 @@ ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
     if (!cluster.ok()) {
       return cluster.error();
     }
-    workload.cluster = std::move(cluster).value();
+    files.cluster = std::move(cluster).value();
   }
+  if (!arguments.profile.empty()) {
+    ir::Result<ir::Profile> profile = read_profile(arguments.profile, arguments.samples);
+    if (!profile.ok()) {
+      return profile.error();
+    }
+    files.profile = std::move(profile).value();
+  }
+  return files;
+}
+
+ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
+                                   const ir::Schedule* schedule) {
+  if (ir::Status status = check_combination(arguments); !status.ok()) {
+    return status.error();
+  }
+  const ir::Result<WorkloadFiles> files = read_workload_files(arguments);
+  if (!files.ok()) {
+    return files.error();
+  }
+  return make_workload(arguments, files.value(), schedule);
+}
+
+ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
+                                   const WorkloadFiles& files,
+                                   const ir::Schedule* schedule) {
+  if (ir::Status status = check_combination(arguments); !status.ok()) {
+    return status.error();
+  }
+  Workload workload;
+  workload.optimizer = optimizer_of(arguments);
+  workload.task_overhead = arguments.task_overhead.value_or(0);
   const auto stages =
-      stages_of(arguments, schedule, arguments.cluster.empty() ? nullptr : &workload.cluster);
+      stages_of(arguments, schedule, files.cluster.has_value() ? &*files.cluster : nullptr);
   if (!stages.ok()) {
     return stages.error();
   }
   workload.stages = stages.value();
-  if (arguments.cluster.empty()) {
-    workload.cluster =
-        scheduler::uniform_cluster(workload.stages, {.bandwidth_bytes_per_s = std::nullopt,
-                                                     .latency = arguments.latency.value_or(0),
-                                                     .duplex = ir::Duplex::Full});
-  }
-  if (arguments.profile.empty()) {
+  workload.cluster = files.cluster.value_or(
+      scheduler::uniform_cluster(workload.stages, {.bandwidth_bytes_per_s = std::nullopt,
+                                                   .latency = arguments.latency.value_or(0),
+                                                   .duplex = ir::Duplex::Full}));
+  if (!files.profile.has_value()) {
     workload.synthetic = true;
     workload.profile =
         synthetic_profile(workload.stages, arguments.forward.value_or(kDefaultForward),
@@ -260,11 +283,7 @@ ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
     workload.partition.assign(workload.stages, 1);
     return workload;
   }
-  ir::Result<ir::Profile> profile = read_profile(arguments.profile, arguments.samples);
-  if (!profile.ok()) {
-    return profile.error();
-  }
-  workload.profile = std::move(profile).value();
+  workload.profile = *files.profile;
   workload.batch_size = arguments.batch_size.value_or(workload.profile.samples);
   if (!arguments.partition.empty()) {
     workload.partition = arguments.partition;

@@ -63,7 +63,21 @@ struct Workload {
   [[nodiscard]] std::vector<std::vector<std::string>> layers_by_stage() const;
 };
 
-/// `schedule`, when given, fixes the number of stages.
+/// What the files of a workload hold.
+struct WorkloadFiles {
+  std::optional<ir::Profile> profile;
+  std::optional<ir::Cluster> cluster;
+};
+
+/// Reads the files that are named. Errors: BadInput, or Usage as of read_profile().
+[[nodiscard]] ir::Result<WorkloadFiles> read_workload_files(const WorkloadArguments& arguments);
+
+/// `files` are those that `arguments` name; `schedule`, when given, fixes the number of stages.
+[[nodiscard]] ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
+                                                 const WorkloadFiles& files,
+                                                 const ir::Schedule* schedule);
+
+/// The same with files that are read here.
 [[nodiscard]] ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
                                                  const ir::Schedule* schedule);
 
