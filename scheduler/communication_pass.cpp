@@ -1,7 +1,6 @@
 #include "scheduler/communication_pass.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -22,15 +21,20 @@ using ir::TaskKind;
 
 constexpr TaskId kNone{0xffffffffU};
 
-/// What a compute task hands on: the activations of a forward, the input
-/// gradient of a backward.
-std::optional<Pass> hands_on(const Task& task) {
+/// What a compute task hands on: the activations of a forward, the input gradient of a backward.
+struct Handed {
+  Pass pass = Pass::Forward;
+  MicroBatch micro_batch{};
+};
+
+std::optional<Handed> handed_on(const Task& task) {
   switch (task.kind()) {
     case TaskKind::Forward:
-      return Pass::Forward;
+      return Handed{Pass::Forward, std::get<ir::Forward>(task.payload).micro_batch};
     case TaskKind::Backward:
+      return Handed{Pass::Backward, std::get<ir::Backward>(task.payload).micro_batch};
     case TaskKind::BackwardInput:
-      return Pass::Backward;
+      return Handed{Pass::Backward, std::get<ir::BackwardInput>(task.payload).micro_batch};
     case TaskKind::BackwardWeight:
     case TaskKind::Recompute:
     case TaskKind::Predict:
@@ -45,16 +49,23 @@ std::optional<Pass> hands_on(const Task& task) {
   return std::nullopt;
 }
 
+/// A stage on another device that wants what a stage hands on.
 struct Target {
   StageId stage{};
+  std::uint32_t receiver = 0;  ///< a place in the list of devices that the sender sends to
   ir::Bytes bytes = 0;
 };
 
+/// Ids count the compute tasks, by device and position, then the messages, by link and order, each
+/// send with its receive behind it. So edges are found in the order in which they are stored, those
+/// of producers by a walk over the compute tasks and the others by one over the messages, and
+/// nothing is sorted.
 class Builder {
  public:
   Builder(const StageGraph& graph, ir::Schedule& schedule)
       : schedule_(schedule),
-        micro_batches_(static_cast<std::size_t>(schedule.micro_batches) * schedule.mini_batches) {
+        micro_batches_(static_cast<std::size_t>(schedule.micro_batches) * schedule.mini_batches),
+        receivers_(schedule.devices) {
     const std::size_t stages = schedule.stages.size();
     for (int pass = 0; pass < 2; ++pass) {
       targets_[pass].resize(stages);
@@ -62,60 +73,48 @@ class Builder {
     }
     for (const StageLink& link : graph.links) {
       if (device_of(link.from) != device_of(link.to)) {
-        targets_[0][index_of(link.from)].push_back({link.to, link.bytes});
-        targets_[1][index_of(link.to)].push_back({link.from, link.bytes});
+        add_target(Pass::Forward, link.from, link.to, link.bytes);
+        add_target(Pass::Backward, link.to, link.from, link.bytes);
       }
     }
+    sort_targets();
   }
 
   void add_compute(const ComputeLanes& compute) {
-    std::size_t total = 0;
-    for (std::size_t d = 0; d < compute.devices.size(); ++d) {
-      const std::vector<Task>& tasks = compute.devices[d];
-      total += tasks.size();
-      for (const Task& task : tasks) {
-        if (const auto pass = hands_on(task)) {
-          total += 2 * targets_[static_cast<int>(*pass)][index_of(task.stage)].size();
+    std::uint32_t tasks = 0;
+    std::size_t messages = 0;
+    for (const std::vector<Task>& device : compute.devices) {
+      for (const Task& task : device) {
+        if (const auto handed = handed_on(task)) {
+          compute_task(*handed, task.stage) = TaskId{tasks};
+          messages += targets(*handed, task.stage).size();
         }
+        ++tasks;
       }
     }
-    schedule_.tasks.reserve(total);
+    schedule_.tasks.reserve(tasks + 2 * messages);
+    schedule_.edges.reserve(3 * messages);
+    consumers_.reserve(messages);
     for (std::size_t d = 0; d < compute.devices.size(); ++d) {
       const DeviceId device{static_cast<std::uint16_t>(d)};
-      const LaneId lane = add_lane(LaneKind::Compute, device, device);
-      schedule_.lanes.back().order.reserve(compute.devices[d].size());
+      const LaneId lane = add_lane(LaneKind::Compute, device, device, compute.devices[d].size());
       for (const Task& task : compute.devices[d]) {
-        const TaskId id = add_task(lane, task.stage, task.payload);
-        if (const auto pass = hands_on(task)) {
-          compute_task(*pass, task.stage, *ir::micro_batch_of(task)) = id;
-        }
+        add_task(lane, task.stage, task.payload);
       }
     }
   }
 
   /// One send and one receive lane per direction, sorted by (from, to).
   void add_messages() {
+    std::uint32_t send = static_cast<std::uint32_t>(schedule_.tasks.size());
     for (std::uint32_t d = 0; d < schedule_.devices; ++d) {
-      std::map<DeviceId, std::vector<Message>> by_receiver;
-      for (const TaskId producer : schedule_.lanes[d].order) {
-        const Task& task = schedule_.task(producer);
-        const auto pass = hands_on(task);
-        if (!pass) {
-          continue;
-        }
-        for (const Target& to : targets_[static_cast<int>(*pass)][index_of(task.stage)]) {
-          const TaskId consumer = compute_task(*pass, to.stage, *ir::micro_batch_of(task));
-          if (consumer != kNone) {
-            by_receiver[device_of(to.stage)].push_back({producer, consumer, to, *pass});
-          }
-        }
-      }
-      for (const auto& [receiver, messages] : by_receiver) {
-        add_link(DeviceId{static_cast<std::uint16_t>(d)}, receiver, messages);
-      }
+      add_messages_from(d);
     }
-    std::sort(schedule_.edges.begin(), schedule_.edges.end());
-    schedule_.edges.shrink_to_fit();
+    for (const TaskId consumer : consumers_) {
+      schedule_.edges.push_back({TaskId{send}, TaskId{send + 1}});
+      schedule_.edges.push_back({TaskId{send + 1}, consumer});
+      send += 2;
+    }
     schedule_.lanes.shrink_to_fit();
   }
 
@@ -123,53 +122,120 @@ class Builder {
   struct Message {
     TaskId producer{};
     TaskId consumer{};
-    Target to;
-    Pass pass = Pass::Forward;
+    Handed handed;
+    const Target* to = nullptr;
   };
 
   [[nodiscard]] DeviceId device_of(StageId stage) const { return schedule_.stage(stage).device; }
 
-  TaskId& compute_task(Pass pass, StageId stage, MicroBatch micro_batch) {
-    return compute_task_[static_cast<int>(pass)]
-                        [index_of(stage) * micro_batches_ + index_of(micro_batch)];
+  std::vector<Target>& targets(const Handed& handed, StageId stage) {
+    return targets_[static_cast<int>(handed.pass)][index_of(stage)];
   }
 
-  LaneId add_lane(LaneKind kind, DeviceId device, DeviceId peer) {
+  TaskId& compute_task(const Handed& handed, StageId stage) {
+    return compute_task_[static_cast<int>(handed.pass)]
+                        [index_of(stage) * micro_batches_ + index_of(handed.micro_batch)];
+  }
+
+  void add_target(Pass pass, StageId from, StageId to, ir::Bytes bytes) {
+    targets({pass, {}}, from).push_back({to, 0, bytes});
+    receivers_[index_of(device_of(from))].push_back(device_of(to));
+  }
+
+  /// Each device's receivers, and each stage's targets by receiver.
+  void sort_targets() {
+    for (std::vector<DeviceId>& receivers : receivers_) {
+      std::sort(receivers.begin(), receivers.end());
+      receivers.erase(std::unique(receivers.begin(), receivers.end()), receivers.end());
+    }
+    for (std::vector<std::vector<Target>>& by_stage : targets_) {
+      for (std::uint16_t k = 0; k < by_stage.size(); ++k) {
+        const std::vector<DeviceId>& receivers = receivers_[index_of(device_of(StageId{k}))];
+        for (Target& to : by_stage[k]) {
+          const auto place =
+              std::lower_bound(receivers.begin(), receivers.end(), device_of(to.stage));
+          to.receiver = static_cast<std::uint32_t>(place - receivers.begin());
+        }
+        std::stable_sort(by_stage[k].begin(), by_stage[k].end(),
+                         [](const Target& a, const Target& b) { return a.receiver < b.receiver; });
+      }
+    }
+  }
+
+  LaneId add_lane(LaneKind kind, DeviceId device, DeviceId peer, std::size_t tasks) {
     schedule_.lanes.push_back({kind, device, peer, {}});
+    schedule_.lanes.back().order.reserve(tasks);
     return LaneId(static_cast<std::uint32_t>(schedule_.lanes.size() - 1));
   }
 
-  TaskId add_task(LaneId lane, StageId stage, const ir::Payload& payload) {
+  void add_task(LaneId lane, StageId stage, const ir::Payload& payload) {
     const TaskId id{static_cast<std::uint32_t>(schedule_.tasks.size())};
     schedule_.tasks.push_back({payload, lane, stage});
     schedule_.lanes[index_of(lane)].order.push_back(id);
-    return id;
+  }
+
+  void add_messages_from(std::uint32_t d) {
+    collect_messages(d);
+    const DeviceId from{static_cast<std::uint16_t>(d)};
+    next_send_.clear();
+    for (std::size_t r = 0; r < receivers_[d].size(); ++r) {
+      next_send_.push_back(static_cast<std::uint32_t>(schedule_.tasks.size()));
+      if (!messages_[r].empty()) {
+        add_link(from, receivers_[d][r], messages_[r]);
+      }
+    }
+    for (const auto& [producer, receiver] : senders_) {
+      schedule_.edges.push_back({producer, TaskId{next_send_[receiver]}});
+      next_send_[receiver] += 2;
+    }
+  }
+
+  /// Fills `messages_` and `senders_` with what device `d` sends, in the order of its producers.
+  void collect_messages(std::uint32_t d) {
+    messages_.resize(std::max(messages_.size(), receivers_[d].size()));
+    for (std::vector<Message>& messages : messages_) {
+      messages.clear();
+    }
+    senders_.clear();
+    for (const TaskId producer : schedule_.lanes[d].order) {
+      const Task& task = schedule_.task(producer);
+      const auto handed = handed_on(task);
+      if (!handed) {
+        continue;
+      }
+      for (const Target& to : targets(*handed, task.stage)) {
+        const TaskId consumer = compute_task(*handed, to.stage);
+        if (consumer != kNone) {
+          messages_[to.receiver].push_back({producer, consumer, *handed, &to});
+          senders_.emplace_back(producer, to.receiver);
+        }
+      }
+    }
   }
 
   void add_link(DeviceId from, DeviceId to, const std::vector<Message>& messages) {
-    const LaneId send_lane = add_lane(LaneKind::Send, from, to);
-    schedule_.lanes.back().order.reserve(messages.size());
-    const LaneId receive_lane = add_lane(LaneKind::Receive, to, from);
-    schedule_.lanes.back().order.reserve(messages.size());
-    for (const Message& message : messages) {
-      const Task producer = schedule_.task(message.producer);
-      const MicroBatch micro_batch = *ir::micro_batch_of(producer);
-      const TaskId send =
-          add_task(send_lane, producer.stage,
-                   ir::Send{message.to.bytes, micro_batch, message.to.stage, message.pass});
-      const TaskId receive =
-          add_task(receive_lane, message.to.stage,
-                   ir::Receive{message.to.bytes, micro_batch, producer.stage, message.pass});
-      schedule_.edges.push_back({message.producer, send});
-      schedule_.edges.push_back({send, receive});
-      schedule_.edges.push_back({receive, message.consumer});
+    const LaneId send_lane = add_lane(LaneKind::Send, from, to, messages.size());
+    const LaneId receive_lane = add_lane(LaneKind::Receive, to, from, messages.size());
+    for (const auto& [producer, consumer, handed, target] : messages) {
+      const StageId stage = schedule_.task(producer).stage;
+      const auto& [pass, micro_batch] = handed;
+      add_task(send_lane, stage, ir::Send{target->bytes, micro_batch, target->stage, pass});
+      add_task(receive_lane, target->stage, ir::Receive{target->bytes, micro_batch, stage, pass});
+      consumers_.push_back(consumer);
     }
   }
 
   ir::Schedule& schedule_;
   std::size_t micro_batches_;
-  std::vector<std::vector<Target>> targets_[2];  ///< by Pass, then stage
-  std::vector<TaskId> compute_task_[2];          ///< by Pass, then stage * micro-batches + j
+  std::vector<std::vector<DeviceId>> receivers_;  ///< by DeviceId: whom it sends to, sorted
+  std::vector<std::vector<Target>> targets_[2];   ///< by Pass, then stage; sorted by receiver
+  std::vector<TaskId> compute_task_[2];           ///< by Pass, then stage * micro-batches + j
+  std::vector<TaskId> consumers_;                 ///< of all messages so far
+
+  // Of the device whose messages are being added:
+  std::vector<std::vector<Message>> messages_;             ///< by receiver
+  std::vector<std::pair<TaskId, std::uint32_t>> senders_;  ///< (producer, receiver)
+  std::vector<std::uint32_t> next_send_;                   ///< by receiver: the next TaskId
 };
 
 }  // namespace

@@ -11,8 +11,10 @@ PlanBuilder::PlanBuilder(std::uint32_t stages,
   plan_.micro_batches = micro_batches;
   plan_.mini_batches = mini_batches;
   plan_.devices.resize(stages);
+  const std::size_t passes = std::size_t{2} * micro_batches * mini_batches;
   for (std::uint32_t k = 0; k < stages; ++k) {
     plan_.placement.push_back(ir::DeviceId(static_cast<std::uint16_t>(k)));
+    plan_.devices[k].reserve(passes + mini_batches);
   }
 }
 

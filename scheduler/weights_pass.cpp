@@ -147,7 +147,9 @@ class DeviceWalk {
     if (!find_last_reads(order)) {
       return;
     }
-    tasks_.reserve(order.size() + order.size() / 2);
+    // Room for a stash and a release with every step of PipeDream; what stays untouched is no
+    // memory.
+    tasks_.reserve(2 * order.size());
     for (std::uint32_t i = 0; i < order.size(); ++i) {
       if (order[i].kind == OpKind::Step) {
         step(order[i], i + 1);
@@ -155,7 +157,6 @@ class DeviceWalk {
         compute(order[i], i + 1);
       }
     }
-    tasks_.shrink_to_fit();
   }
 
  private:
