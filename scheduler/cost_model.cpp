@@ -150,15 +150,19 @@ Nanos duration(const CostModel& costs, const ir::Schedule& schedule, const ir::T
   return overhead > kTooLarge - time ? kTooLarge : time + overhead;
 }
 
-Nanos edge_delay(const CostModel& costs, const ir::Schedule& schedule, const ir::Edge& edge) {
-  const ir::Task& from = schedule.task(edge.from);
-  const ir::Task& to = schedule.task(edge.to);
+bool is_transfer(const ir::Task& from, const ir::Task& to) {
   const auto* send = std::get_if<ir::Send>(&from.payload);
   const auto* receive = std::get_if<ir::Receive>(&to.payload);
-  const bool is_transfer = send != nullptr && receive != nullptr && send->peer == to.stage &&
-                           receive->peer == from.stage &&
-                           send->micro_batch == receive->micro_batch && send->pass == receive->pass;
-  return is_transfer ? link_of(costs, schedule.lane(from.lane)).latency : 0;
+  return send != nullptr && receive != nullptr && send->peer == to.stage &&
+         receive->peer == from.stage && send->micro_batch == receive->micro_batch &&
+         send->pass == receive->pass;
+}
+
+Nanos edge_delay(const CostModel& costs, const ir::Schedule& schedule, const ir::Edge& edge) {
+  const ir::Task& from = schedule.task(edge.from);
+  return is_transfer(from, schedule.task(edge.to))
+             ? link_of(costs, schedule.lane(from.lane)).latency
+             : 0;
 }
 
 Nanos transfer_time(const ir::LinkSpec& link, ir::Bytes bytes) {

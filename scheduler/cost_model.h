@@ -95,6 +95,9 @@ struct CostModel {
                                  const ir::Schedule& schedule,
                                  const ir::Task& task);
 
+/// Whether `to` is the receive of what `from` sends.
+[[nodiscard]] bool is_transfer(const ir::Task& from, const ir::Task& to);
+
 /// The delay on top of `from`'s end before `to` may start: the link's latency
 /// from a send to its receive, else 0. The sender's lane is free meanwhile
 /// (field case G1).
