@@ -37,8 +37,13 @@ ir::Status CpuBackend::begin(const ir::Schedule& schedule) {
   }
   state_->begin_run();
   schedule_ = &schedule;
-  run_ = std::make_shared<CpuRun>(schedule, state_, spin_for(options_, schedule.devices));
+  run_ = make_run(schedule, state_);
   return {};
+}
+
+std::shared_ptr<CpuRun> CpuBackend::make_run(const ir::Schedule& schedule,
+                                             std::shared_ptr<StopState> state) const {
+  return std::make_shared<CpuRun>(schedule, std::move(state), spin_for(options_, schedule.devices));
 }
 
 void CpuBackend::wait(ir::LaneId lane, Event event) {
@@ -59,7 +64,7 @@ ir::Status CpuBackend::synchronize() {
   pool_.start([run = run_](ir::DeviceId device) { run->serve(device); }, schedule_->devices);
 
   const nanoseconds look_every = std::clamp<nanoseconds>(
-      options_.time_out / 8, std::chrono::milliseconds(1), std::chrono::seconds(1));
+      time_out() / 8, std::chrono::milliseconds(1), std::chrono::seconds(1));
   std::uint64_t moves = run_->moves();
   steady_clock::time_point last_move = steady_clock::now();
   while (!pool_.wait_idle_for(look_every)) {
@@ -67,10 +72,10 @@ ir::Status CpuBackend::synchronize() {
     if (const std::uint64_t moves_now = run_->moves(); moves_now != moves) {
       moves = moves_now;
       last_move = now;
-    } else if (now - last_move >= options_.time_out) {
-      state_->fail(describe_stall(*schedule_, run_->heads(), options_.time_out.count()));
+    } else if (now - last_move >= time_out()) {
+      state_->fail(describe_stall(*schedule_, run_->heads(), time_out().count()));
       run_->wake_all();
-      (void)pool_.wait_idle_for(std::min(options_.time_out, kLongestGrace));
+      (void)pool_.wait_idle_for(std::min(time_out(), kLongestGrace));
       break;
     }
   }

@@ -39,7 +39,7 @@ struct CpuBackendOptions {
 /// machine that is busy with something else it costs no more than sleeping.
 inline constexpr std::chrono::nanoseconds kDefaultSpin = std::chrono::microseconds(20);
 
-class CpuBackend final : public Backend {
+class CpuBackend : public Backend {
  public:
   /// `pool` must outlive the backend.
   explicit CpuBackend(CpuPool& pool, CpuBackendOptions options = {})
@@ -55,6 +55,14 @@ class CpuBackend final : public Backend {
   ir::Status synchronize() override;
   void stop(ir::Error reason) override;
   [[nodiscard]] ir::Timeline timeline() const override;
+
+ protected:
+  /// What the threads do in the run that begins; `state` outlives it.
+  [[nodiscard]] virtual std::shared_ptr<CpuRun> make_run(const ir::Schedule& schedule,
+                                                         std::shared_ptr<StopState> state) const;
+
+  /// How long nothing may start or end: the options' time-out.
+  [[nodiscard]] virtual std::chrono::nanoseconds time_out() const { return options_.time_out; }
 
  private:
   CpuPool& pool_;

@@ -82,23 +82,28 @@ void CpuRun::find_waiting_devices() {
 }
 
 void CpuRun::serve(DeviceId device) {
-  Worker& worker = workers_[index_of(device)];
-  while (!state_->stopping()) {
+  Worker& worker = worker_of(device);
+  while (!stopping()) {
     const std::uint32_t seen = worker.signals.load(std::memory_order_seq_cst);
     const auto ready =
         std::ranges::find_if(worker.programs, [this](Program* p) { return head_ready(*p); });
     if (ready != worker.programs.end()) {
-      run_head(worker, **ready);
+      if (start_head(worker, **ready)) {
+        end_head(worker, **ready);
+      }
       continue;
     }
-    const bool all_done = std::ranges::all_of(worker.programs, [](const Program* program) {
-      return program->head.load(std::memory_order_relaxed) == program->items.size();
-    });
-    if (all_done) {
+    if (all_done(worker)) {
       return;
     }
     sleep(worker, seen);
   }
+}
+
+bool CpuRun::all_done(const Worker& worker) {
+  return std::ranges::all_of(worker.programs, [](const Program* program) {
+    return program->head.load(std::memory_order_relaxed) == program->items.size();
+  });
 }
 
 bool CpuRun::head_ready(Program& program) const {
@@ -118,26 +123,30 @@ bool CpuRun::head_ready(Program& program) const {
   return wait == end;
 }
 
-void CpuRun::run_head(Worker& worker, Program& program) {
-  const std::uint32_t head = program.head.load(std::memory_order_relaxed);
-  Item& item = program.items[head];
-  const std::uint32_t index = index_of(item.task);
+bool CpuRun::start_head(Worker& worker, Program& program) {
+  Item& item = program.items[program.head.load(std::memory_order_relaxed)];
   // Only this thread writes these two; others read them to see whether, and where, the run stands.
   const std::uint64_t moves = worker.moves.load(std::memory_order_relaxed);
   worker.running.store(&program, std::memory_order_relaxed);
   worker.moves.store(moves + 1, std::memory_order_relaxed);
 
-  spans_[index] = {.task = item.task, .start = now(), .end = 0};
+  spans_[index_of(item.task)] = {.task = item.task, .start = now(), .end = 0};
   const ir::Status status = item.work(item.task);
-  spans_[index].end = now();
-
   worker.running.store(nullptr, std::memory_order_relaxed);
-  worker.moves.store(moves + 2, std::memory_order_relaxed);
   if (!status.ok()) {
+    worker.moves.store(moves + 2, std::memory_order_relaxed);
     state_->fail(status.error());
     wake_all();
-    return;
+    return false;
   }
+  return true;
+}
+
+void CpuRun::end_head(Worker& worker, Program& program) {
+  const std::uint32_t head = program.head.load(std::memory_order_relaxed);
+  const std::uint32_t index = index_of(program.items[head].task);
+  spans_[index].end = now();
+  worker.moves.store(worker.moves.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   program.head.store(head + 1, std::memory_order_relaxed);
   done_[index].store(true, std::memory_order_seq_cst);
   for (std::uint32_t i = waiting_begin_[index]; i < waiting_begin_[index + 1]; ++i) {
@@ -146,25 +155,32 @@ void CpuRun::run_head(Worker& worker, Program& program) {
 }
 
 void CpuRun::sleep(Worker& worker, std::uint32_t seen) const {
-  const auto signalled = [&worker, seen] {
-    return worker.signals.load(std::memory_order_seq_cst) != seen;
-  };
   const auto give_up = std::chrono::steady_clock::now() + spin_;
   do {
     for (int look = 0; look < 16; ++look) {
-      if (signalled()) {
+      if (worker.signals.load(std::memory_order_seq_cst) != seen) {
         return;
       }
       pause_briefly();
     }
     std::this_thread::yield();  // whoever this thread waits for may want this very core
   } while (std::chrono::steady_clock::now() < give_up);
+  block(worker, seen, std::nullopt);
+}
 
+void CpuRun::block(Worker& worker, std::uint32_t seen, std::optional<ir::Nanos> until) const {
+  const auto woken = [this, &worker, seen] {
+    return worker.signals.load(std::memory_order_seq_cst) != seen || state_->stopping();
+  };
   // signal() counts first and looks at `asleep` then; here it is the other way round. So either it
   // sees a sleeper and takes the mutex, or this thread sees the count (both seq_cst).
   std::unique_lock lock(worker.mutex);
   worker.asleep.store(true, std::memory_order_seq_cst);
-  worker.awake.wait(lock, [this, &signalled] { return signalled() || state_->stopping(); });
+  if (until) {
+    worker.awake.wait_until(lock, origin_ + std::chrono::nanoseconds(*until), woken);
+  } else {
+    worker.awake.wait(lock, woken);
+  }
   worker.asleep.store(false, std::memory_order_relaxed);
 }
 

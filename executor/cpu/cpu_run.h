@@ -31,6 +31,9 @@ class CpuRun {
   CpuRun(const ir::Schedule& schedule,
          std::shared_ptr<StopState> state,
          std::chrono::nanoseconds spin);
+  CpuRun(const CpuRun&) = delete;
+  CpuRun& operator=(const CpuRun&) = delete;
+  virtual ~CpuRun() = default;
 
   // Recording: one thread, before release().
   void wait(ir::LaneId lane, ir::TaskId event);
@@ -40,7 +43,7 @@ class CpuRun {
   void release();
 
   /// The loop of one device: returns when its lanes are done, or on a stop after the task at hand.
-  void serve(ir::DeviceId device);
+  virtual void serve(ir::DeviceId device);
 
   // From any thread, after release().
   /// Makes sleeping threads look at the StopState.
@@ -51,7 +54,8 @@ class CpuRun {
   /// The spans of the tasks that are done.
   [[nodiscard]] ir::Timeline timeline() const;
 
- private:
+ protected:
+  // What the loop of a device is made of; EmulatedRun has another loop.
   struct Item {
     Backend::Work work;
     ir::TaskId task{};
@@ -77,16 +81,38 @@ class CpuRun {
     std::condition_variable awake;
   };
 
-  void find_waiting_devices();
+  [[nodiscard]] Worker& worker_of(ir::DeviceId device) { return workers_[ir::index_of(device)]; }
+
   [[nodiscard]] bool head_ready(Program& program) const;
-  void run_head(Worker& worker, Program& program);
-  void sleep(Worker& worker, std::uint32_t seen) const;
+  /// Does the work of the head and notes when it began; false: it failed, and the run with it.
+  bool start_head(Worker& worker, Program& program);
+  /// The head is done: notes when, and signals the devices that wait for it.
+  void end_head(Worker& worker, Program& program);
+  [[nodiscard]] static bool all_done(const Worker& worker);
+  /// Until a signal after `seen`, a stop, or (when given) the moment `until` of this run's clock.
+  void block(Worker& worker, std::uint32_t seen, std::optional<ir::Nanos> until) const;
   static void signal(Worker& worker);
+  /// Since release().
   [[nodiscard]] ir::Nanos now() const;
 
   [[nodiscard]] bool done(ir::TaskId task) const {
     return done_[ir::index_of(task)].load(std::memory_order_acquire);
   }
+
+  [[nodiscard]] bool stopping() const { return state_->stopping(); }
+
+  [[nodiscard]] const ir::Schedule& schedule() const { return schedule_; }
+
+  /// Of a task that is done.
+  [[nodiscard]] const ir::Span& span(ir::TaskId task) const { return spans_[ir::index_of(task)]; }
+
+  [[nodiscard]] std::uint32_t lane_of(const Program& program) const {
+    return static_cast<std::uint32_t>(&program - programs_.data());
+  }
+
+ private:
+  void find_waiting_devices();
+  void sleep(Worker& worker, std::uint32_t seen) const;
 
   const ir::Schedule& schedule_;
   const std::shared_ptr<StopState> state_;

@@ -5,6 +5,7 @@
 #include <doctest/doctest.h>
 
 #include "executor/cpu/cpu_backend.h"
+#include "executor/cpu/emulated_backend.h"
 #include "executor/inline_backend.h"
 #include "executor/virtual_backend.h"
 #include "scheduler/cost_model.h"
@@ -15,12 +16,20 @@ namespace {
 
 using executor::Backend;
 
-std::unique_ptr<Backend> make_virtual(const ir::Schedule& schedule) {
+/// Far below what a thread needs to wake up, so that real waiting does not make the suite slow.
+scheduler::CostModel tiny_costs(const ir::Schedule& schedule) {
   const auto stages = static_cast<std::uint32_t>(schedule.stages.size());
   ir::LinkSpec link;
   link.latency = 10;
-  return std::make_unique<executor::VirtualBackend>(
-      scheduler::uniform_costs(stages, schedule.devices, 100, 200, link));
+  return scheduler::uniform_costs(stages, schedule.devices, 100, 200, link);
+}
+
+std::unique_ptr<Backend> make_virtual(const ir::Schedule& schedule) {
+  return std::make_unique<executor::VirtualBackend>(tiny_costs(schedule));
+}
+
+std::unique_ptr<Backend> make_emulated(executor::CpuPool& pool, const ir::Schedule& schedule) {
+  return std::make_unique<executor::EmulatedBackend>(pool, tiny_costs(schedule));
 }
 
 std::vector<BackendCase> make_cases() {
@@ -60,6 +69,20 @@ std::vector<BackendCase> make_cases() {
          return std::make_unique<executor::CpuBackend>(*setup.pool);
        },
        .unsupported = {}});
+  cases.push_back({.name = "emulated",
+                   .make =
+                       [](const ir::Schedule& schedule) {
+                         auto pool = executor::CpuPool::create({.devices = schedule.devices});
+                         REQUIRE(pool.ok());
+                         BackendSetup setup{std::move(pool).value(), nullptr};
+                         setup.backend = make_emulated(*setup.pool, schedule);
+                         return setup;
+                       },
+                   .make_another =
+                       [](BackendSetup& setup, const ir::Schedule& schedule) {
+                         return make_emulated(*setup.pool, schedule);
+                       },
+                   .unsupported = {}});
   return cases;
 }
 

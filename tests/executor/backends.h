@@ -16,7 +16,7 @@ namespace xpipe::tests {
 
 /// A backend with what it stands on.
 struct BackendSetup {
-  std::unique_ptr<executor::CpuPool> pool;  ///< cpu only
+  std::unique_ptr<executor::CpuPool> pool;  ///< cpu and emulated
   std::unique_ptr<executor::Backend> backend;
 };
 
