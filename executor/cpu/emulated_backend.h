@@ -30,7 +30,8 @@ class EmulatedBackend final : public CpuBackend {
 
   [[nodiscard]] std::string name() const override { return "emulated"; }
 
-  /// Errors: those of scheduler::check_costs() and of CpuBackend::begin().
+  /// Errors: those of scheduler::check_costs() and of CpuBackend::begin(); Usage "not-emulated" for
+  /// max-min sharing and for overlap slow-downs.
   ir::Status begin(const ir::Schedule& schedule) override;
 
  protected:

@@ -117,31 +117,32 @@ Nanos EmulatedRun::arrival(const Program& program) const {
   return latest;
 }
 
-/// Whether the head may use its link, for which it asks the first time. True where it has none to
-/// itself to ask for.
+/// Whether the head may use its link, for which it asks the first time. True where its lane has the
+/// link to itself.
 bool EmulatedRun::holds_link(const Program& program) {
   const LaneId id{lane_of(program)};
-  const auto channel = links_.channel_of(id);
-  if (!channel) {
+  if (links_.channels_of(id).empty()) {
     return true;
   }
   LaneState& lane = lanes_[index_of(id)];
   if (!lane.asked) {
     lane.asked = true;
+    const TaskId send = program.items[program.head.load(std::memory_order_relaxed)].task;
     const std::lock_guard lock(links_mutex_);
-    links_.request(*channel, program.items[program.head.load(std::memory_order_relaxed)].task,
-                   now());
-    grant(*channel);
+    links_.request(id, send, now());
+    grant_channels_of(id);
   }
   return lane.granted.load(std::memory_order_acquire);
 }
 
-/// Gives a free link to the first in line. Requires: links_mutex_ held.
-void EmulatedRun::grant(scheduler::ChannelId channel) {
-  if (const std::optional<TaskId> send = links_.grant(channel)) {
-    const LaneId lane = schedule().task(*send).lane;
-    lanes_[index_of(lane)].granted.store(true, std::memory_order_release);
-    signal(worker_of(schedule().lane(lane).device));
+/// Lets those go who are first in line on a channel of `id` and can. Requires: links_mutex_ held.
+void EmulatedRun::grant_channels_of(LaneId id) {
+  for (const scheduler::ChannelId channel : links_.channels_of(id)) {
+    if (const std::optional<TaskId> send = links_.grant(channel)) {
+      const LaneId lane = schedule().task(*send).lane;
+      lanes_[index_of(lane)].granted.store(true, std::memory_order_release);
+      signal(worker_of(schedule().lane(lane).device));
+    }
   }
 }
 
@@ -150,12 +151,12 @@ void EmulatedRun::end(Worker& worker, Program& program) {
   LaneState& lane = lanes_[index_of(id)];
   lane.running = false;
   end_head(worker, program);
-  if (const auto channel = links_.channel_of(id)) {
+  if (!links_.channels_of(id).empty()) {
     lane.asked = false;
     lane.granted.store(false, std::memory_order_relaxed);
     const std::lock_guard lock(links_mutex_);
-    links_.release(*channel);
-    grant(*channel);
+    links_.release(id);
+    grant_channels_of(id);
   }
 }
 

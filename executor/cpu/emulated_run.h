@@ -47,7 +47,7 @@ class EmulatedRun final : public CpuRun {
   [[nodiscard]] ir::Nanos arrival(const Program& program) const;
   bool holds_link(const Program& program);
   void end(Worker& worker, Program& program);
-  void grant(scheduler::ChannelId channel);
+  void grant_channels_of(ir::LaneId id);
 
   const std::shared_ptr<const scheduler::CostModel> costs_;
   std::vector<LaneState> lanes_;  ///< by LaneId

@@ -169,4 +169,18 @@ TEST_CASE("emulated: a schedule that the costs do not price is refused before an
   CHECK(result.error().diagnostics[0].code == "no-stage-costs");
 }
 
+TEST_CASE("emulated: costs that change while a task runs are refused, all at once") {
+  const ir::Schedule schedule = compiled("gpipe", 2, 1, 1);
+  const auto pool = threads_for(2);
+  scheduler::CostModel costs = costs_with(2, 10, ir::Duplex::Full);
+  costs.sharing = ir::Sharing::MaxMin;
+  costs.overlap_slowdown = {1.0, 1.5};
+  EmulatedBackend backend(*pool, costs);
+  const auto result = executor::run(schedule, executor::no_op_handlers(), backend);
+  REQUIRE(!result.ok());
+  REQUIRE(result.error().diagnostics.size() == 2);
+  CHECK(result.error().diagnostics[0].where == "sharing");
+  CHECK(result.error().diagnostics[1].where == "overlap_slowdown");
+}
+
 }  // namespace xpipe::tests
