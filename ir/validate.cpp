@@ -77,11 +77,11 @@ std::span<const ValidationRule> validation_rules() {
 
 std::vector<Diagnostic> validate(const Schedule& schedule) {
   validation::Findings shape(schedule);
-  validation::check_shape(schedule, shape);
+  validation::Index index(schedule);
+  validation::check_shape(index, shape);
   if (!shape.empty()) {
     return std::move(shape).take();
   }
-  const validation::Index index(schedule);
   const std::vector<TaskId> topological = validation::check_cycles(index, shape);
   if (!shape.empty()) {
     return std::move(shape).take();
@@ -92,11 +92,11 @@ std::vector<Diagnostic> validate(const Schedule& schedule) {
   if (!meaning.empty()) {
     return std::move(meaning).take();
   }
-  const validation::Grid grid(schedule);
+  const validation::Grid grid(index);
   const validation::Order order(index, topological);
   validation::check_passes(index, grid, order, meaning);
   validation::check_recomputes(index, grid, order, meaning);
-  validation::check_slots(schedule, topological, order, meaning);
+  validation::check_slots(index, topological, order, meaning);
   if (!meaning.empty()) {
     return std::move(meaning).take();
   }
@@ -108,7 +108,7 @@ std::vector<Diagnostic> validate(const Schedule& schedule) {
   }
 
   validation::Findings resources(schedule);
-  validation::check_resources(schedule, resources);
+  validation::check_resources(index, resources);
   return std::move(resources).take();
 }
 

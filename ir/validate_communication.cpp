@@ -1,28 +1,19 @@
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <span>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "ir/task_names.h"
 #include "ir/text.h"
+#include "ir/validate_ends.h"
 #include "ir/validate_levels.h"
 
 namespace xpipe::ir::validation {
 
 namespace {
-
-/// One end of a message.
-struct End {
-  Pass pass = Pass::Forward;
-  StageId from{};
-  StageId to{};
-  MicroBatch micro_batch{};
-  TaskId task{};
-
-  [[nodiscard]] auto key() const { return std::tuple(pass, from, to, micro_batch); }
-};
 
 std::string_view word(Pass pass) {
   return pass == Pass::Forward ? "forward" : "backward";
@@ -35,12 +26,7 @@ class Communication {
 
   void check() {
     collect();
-    for (std::vector<End>* ends : {&sends_, &receives_}) {
-      std::sort(ends->begin(), ends->end(), [](const End& a, const End& b) {
-        return std::pair(a.key(), a.task) < std::pair(b.key(), b.task);
-      });
-      drop_twins(*ends);
-    }
+    sort_ends();
     pair_up();
     check_message_order();
     check_gradients();
@@ -57,19 +43,52 @@ class Communication {
     fed_[0].assign(cells, false);
     fed_[1].assign(cells, false);
     for (std::uint32_t i = 0; i < schedule_.tasks.size(); ++i) {
+      if (index_.kind[i] != TaskKind::Send && index_.kind[i] != TaskKind::Receive) {
+        continue;
+      }
       const Task& task = schedule_.tasks[i];
       if (const Send* send = std::get_if<Send>(&task.payload)) {
-        const End end{send->pass, task.stage, send->peer, send->micro_batch, TaskId{i}};
-        if (check_link(end, send->peer)) {
-          sends_.push_back(end);
-          fed(end.pass, end.to, end.micro_batch) = true;
+        const Route route{send->pass, task.stage, send->peer};
+        if (check_link(TaskId{i}, route, send->peer)) {
+          sends_.add({number_of(route), send->micro_batch, TaskId{i}});
+          fed(route.pass, route.to, send->micro_batch) = true;
         }
       } else if (const Receive* receive = std::get_if<Receive>(&task.payload)) {
-        const End end{receive->pass, receive->peer, task.stage, receive->micro_batch, TaskId{i}};
-        if (check_link(end, receive->peer)) {
-          receives_.push_back(end);
-          fed(end.pass, end.to, end.micro_batch) = true;
+        const Route route{receive->pass, receive->peer, task.stage};
+        if (check_link(TaskId{i}, route, receive->peer)) {
+          receives_.add({number_of(route), receive->micro_batch, TaskId{i}});
+          fed(route.pass, route.to, receive->micro_batch) = true;
         }
+      }
+    }
+  }
+
+  /// Numbers count routes as they are met.
+  std::uint32_t number_of(const Route& route) {
+    if (routes_.empty() || routes_[last_route_] != route) {
+      const auto [place, fresh] =
+          numbers_.try_emplace(route, static_cast<std::uint32_t>(routes_.size()));
+      if (fresh) {
+        routes_.push_back(route);
+      }
+      last_route_ = place->second;
+    }
+    return last_route_;
+  }
+
+  /// From here on, routes are numbered in their order.
+  void sort_ends() {
+    std::vector<std::uint32_t> rank(routes_.size());
+    std::uint32_t next = 0;
+    for (auto& [route, number] : numbers_) {
+      rank[number] = next;
+      routes_[next] = route;
+      number = next++;
+    }
+    for (Ends* ends : {&sends_, &receives_}) {
+      for (const TaskId twin : ends->sort(rank)) {
+        findings_.add("duplicate-message", twin,
+                      "is there twice: expected one message per tensor and destination stage");
       }
     }
   }
@@ -79,103 +98,91 @@ class Communication {
     return fed_[static_cast<int>(pass)][index_of(stage) * grid_.micro_batches + index_of(j)];
   }
 
-  bool check_link(const End& end, StageId peer) {
-    const Task& task = schedule_.task(end.task);
+  bool check_link(TaskId id, const Route& route, StageId peer) {
+    const Task& task = schedule_.task(id);
     const Lane& lane = schedule_.lane(task.lane);
     const DeviceId own = device_of(task.stage);
     const DeviceId other = device_of(peer);
     if (own == other) {
-      findings_.add("send-to-self", end.task,
+      findings_.add("send-to-self", id,
                     "has both ends on device " + std::to_string(index_of(own)) +
                         ": expected no message, as the device's order is enough");
       return false;
     }
     if (lane.device != own || lane.peer != other) {
       const Lane wanted{lane.kind, own, other, {}};
-      findings_.add("wrong-link", end.task,
+      findings_.add("wrong-link", id,
                     "stands in lane \"" + lane_name(lane) + "\": expected lane \"" +
                         lane_name(wanted) + "\", between the devices of its stages");
     }
-    if ((end.pass == Pass::Forward) != (end.from < end.to)) {
-      findings_.add("message-direction", end.task,
-                    "takes a " + std::string(word(end.pass)) + " from stage " +
-                        std::to_string(index_of(end.from)) + " to stage " +
-                        std::to_string(index_of(end.to)) + ": expected it to go to " +
-                        (end.pass == Pass::Forward ? "a later" : "an earlier") + " stage");
+    if ((route.pass == Pass::Forward) != (route.from < route.to)) {
+      findings_.add("message-direction", id,
+                    "takes a " + std::string(word(route.pass)) + " from stage " +
+                        std::to_string(index_of(route.from)) + " to stage " +
+                        std::to_string(index_of(route.to)) + ": expected it to go to " +
+                        (route.pass == Pass::Forward ? "a later" : "an earlier") + " stage");
       return false;
     }
     return true;
   }
 
-  void drop_twins(std::vector<End>& ends) {
-    const auto same = [](const End& a, const End& b) { return a.key() == b.key(); };
-    for (std::size_t i = 1; i < ends.size(); ++i) {
-      if (same(ends[i - 1], ends[i])) {
-        findings_.add("duplicate-message", ends[i].task,
-                      "is there twice: expected one message per tensor and destination stage");
-      }
-    }
-    ends.erase(std::unique(ends.begin(), ends.end(), same), ends.end());
-  }
-
   void pair_up() {
     partner_.assign(schedule_.tasks.size(), kNone);
-    auto send = sends_.begin();
-    auto receive = receives_.begin();
-    while (send != sends_.end() || receive != receives_.end()) {
-      const bool send_alone =
-          receive == receives_.end() || (send != sends_.end() && send->key() < receive->key());
+    for (std::size_t r = 0; r < routes_.size(); ++r) {
+      pair_up(routes_[r], sends_.of(r), receives_.of(r));
+    }
+  }
+
+  void pair_up(const Route& route, std::span<const End> sends, std::span<const End> receives) {
+    auto send = sends.begin();
+    auto receive = receives.begin();
+    while (send != sends.end() || receive != receives.end()) {
+      const bool send_alone = receive == receives.end() ||
+                              (send != sends.end() && send->micro_batch < receive->micro_batch);
       if (send_alone) {
-        lone("send-without-receive", *send, "receive");
-        check_producer(*send);
+        lone("send-without-receive", send->task, "receive",
+             {Receive{kUnknownBytes, send->micro_batch, route.from, route.pass}, {}, route.to});
+        check_producer(route, *send);
         ++send;
-      } else if (send == sends_.end() || receive->key() < send->key()) {
-        lone("receive-without-send", *receive, "send");
-        check_consumer(*receive);
+      } else if (send == sends.end() || receive->micro_batch < send->micro_batch) {
+        lone("receive-without-send", receive->task, "send",
+             {Send{kUnknownBytes, receive->micro_batch, route.to, route.pass}, {}, route.from});
+        check_consumer(route, *receive);
         ++receive;
       } else {
         partner_[index_of(send->task)] = receive->task;
-        check_pair(*send, *receive);
-        check_producer(*send);
-        check_consumer(*receive);
+        check_pair(send->task, receive->task);
+        check_producer(route, *send);
+        check_consumer(route, *receive);
         ++send;
         ++receive;
       }
     }
   }
 
-  void lone(std::string_view code, const End& end, std::string_view other) {
-    Task wanted;
-    if (other == "send") {
-      wanted.payload = Send{kUnknownBytes, end.micro_batch, end.to, end.pass};
-      wanted.stage = end.from;
-    } else {
-      wanted.payload = Receive{kUnknownBytes, end.micro_batch, end.from, end.pass};
-      wanted.stage = end.to;
-    }
-    findings_.add(code, end.task,
+  void lone(std::string_view code, TaskId task, std::string_view other, const Task& wanted) {
+    findings_.add(code, task,
                   "has no matching " + std::string(other) + ": expected " + to_text(wanted));
   }
 
-  void check_pair(const End& send, const End& receive) {
-    const Bytes sent = std::get<Send>(schedule_.task(send.task).payload).bytes;
-    const Bytes received = std::get<Receive>(schedule_.task(receive.task).payload).bytes;
+  void check_pair(TaskId send, TaskId receive) {
+    const Bytes sent = std::get<Send>(schedule_.task(send).payload).bytes;
+    const Bytes received = std::get<Receive>(schedule_.task(receive).payload).bytes;
     if (sent != kUnknownBytes && received != kUnknownBytes && sent != received) {
-      findings_.add("bytes-mismatch", send.task,
-                    "sends " + std::to_string(sent) + " bytes and " + text(receive.task) +
-                        " expects " + std::to_string(received) + ": expected equal sizes");
+      findings_.add("bytes-mismatch", send,
+                    "sends " + std::to_string(sent) + " bytes and " + text(receive) + " expects " +
+                        std::to_string(received) + ": expected equal sizes");
     }
-    if (std::find(index_.begin_in(receive.task), index_.end_in(receive.task), send.task) ==
-        index_.end_in(receive.task)) {
-      findings_.add("missing-dependency", receive.task,
-                    "does not wait for " + text(send.task) + ": expected an edge from its send");
+    if (!index_.has_edge(send, receive)) {
+      findings_.add("missing-dependency", receive,
+                    "does not wait for " + text(send) + ": expected an edge from its send");
     }
   }
 
-  void check_producer(const End& send) {
+  void check_producer(const Route& route, const End& send) {
     const std::uint64_t j = index_of(send.micro_batch);
-    const auto producer = send.pass == Pass::Forward ? grid_.find(TaskKind::Forward, send.from, j)
-                                                     : grid_.gradient(send.from, j);
+    const auto producer = route.pass == Pass::Forward ? grid_.find(TaskKind::Forward, route.from, j)
+                                                      : grid_.gradient(route.from, j);
     if (!producer) {
       findings_.add("missing-dependency", send.task,
                     "sends a gradient that its stage never computes: expected a backward of it");
@@ -186,11 +193,10 @@ class Communication {
     }
   }
 
-  void check_consumer(const End& receive) {
+  void check_consumer(const Route& route, const End& receive) {
     const std::uint64_t j = index_of(receive.micro_batch);
-    const auto consumer = receive.pass == Pass::Forward
-                              ? grid_.find(TaskKind::Forward, receive.to, j)
-                              : grid_.gradient(receive.to, j);
+    const auto consumer = route.pass == Pass::Forward ? grid_.find(TaskKind::Forward, route.to, j)
+                                                      : grid_.gradient(route.to, j);
     if (!consumer) {
       findings_.add("missing-dependency", receive.task,
                     "receives a gradient that its stage never uses: expected a backward of it");
@@ -213,8 +219,9 @@ class Communication {
         if (receive == kNone) {
           continue;
         }
-        if (last != kNone && schedule_.task(last).lane == schedule_.task(receive).lane &&
-            index_.position[index_of(receive)] < index_.position[index_of(last)]) {
+        const Place& place = index_.place[index_of(receive)];
+        if (last != kNone && index_.place[index_of(last)].lane == place.lane &&
+            place.position < index_.place[index_of(last)].position) {
           findings_.add("message-order", receive,
                         "is received before " + text(last) +
                             " and sent after it: expected one order on both ends");
@@ -229,25 +236,38 @@ class Communication {
     if (!grid_.trains) {
       return;
     }
-    const auto has = [](const std::vector<End>& ends, const auto& key) {
-      const auto place =
-          std::lower_bound(ends.begin(), ends.end(), key,
-                           [](const End& end, const auto& k) { return end.key() < k; });
-      return place != ends.end() && place->key() == key;
-    };
-    for (const End& send : sends_) {
-      const Pass back = send.pass == Pass::Forward ? Pass::Backward : Pass::Forward;
-      const auto wanted_key = std::tuple(back, send.to, send.from, send.micro_batch);
-      if (!has(sends_, wanted_key) && !has(receives_, wanted_key)) {
-        fed(back, send.from, send.micro_batch) = true;
-        const Task wanted{Send{kUnknownBytes, send.micro_batch, send.from, back}, {}, send.to};
-        findings_.add(
-            "missing-gradient", send.task,
-            send.pass == Pass::Forward
-                ? "brings no gradient back: expected " + to_text(wanted)
-                : "is the gradient of nothing that was sent: expected " + to_text(wanted));
+    for (std::size_t r = 0; r < routes_.size(); ++r) {
+      const Route& route = routes_[r];
+      const Route back{route.pass == Pass::Forward ? Pass::Backward : Pass::Forward, route.to,
+                       route.from};
+      const auto number = numbers_.find(back);
+      std::span<const End> sends;
+      std::span<const End> receives;
+      if (number != numbers_.end()) {
+        sends = sends_.of(number->second);
+        receives = receives_.of(number->second);
+      }
+      const auto next_is = [](std::span<const End>& ends, MicroBatch j) {
+        while (!ends.empty() && ends.front().micro_batch < j) {
+          ends = ends.subspan(1);
+        }
+        return !ends.empty() && ends.front().micro_batch == j;
+      };
+      for (const End& send : sends_.of(r)) {
+        if (!next_is(sends, send.micro_batch) && !next_is(receives, send.micro_batch)) {
+          missing_gradient(back, send);
+        }
       }
     }
+  }
+
+  void missing_gradient(const Route& back, const End& send) {
+    fed(back.pass, back.to, send.micro_batch) = true;
+    const Task wanted{Send{kUnknownBytes, send.micro_batch, back.to, back.pass}, {}, back.from};
+    findings_.add("missing-gradient", send.task,
+                  back.pass == Pass::Backward
+                      ? "brings no gradient back: expected " + to_text(wanted)
+                      : "is the gradient of nothing that was sent: expected " + to_text(wanted));
   }
 
   /// Every stage but the first gets input, every stage but the last gets a gradient.
@@ -296,8 +316,11 @@ class Communication {
   const Index& index_;
   const Grid& grid_;
   Findings& findings_;
-  std::vector<End> sends_;
-  std::vector<End> receives_;
+  std::vector<Route> routes_;               ///< by number
+  std::map<Route, std::uint32_t> numbers_;  ///< the other way round
+  std::uint32_t last_route_ = 0;            ///< as many messages follow each other on one route
+  Ends sends_;
+  Ends receives_;
   std::vector<TaskId> partner_;  ///< by TaskId of a send: its receive
   std::vector<bool> fed_[2];     ///< by Pass, then stage and micro-batch
 };

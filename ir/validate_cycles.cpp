@@ -25,32 +25,45 @@ using Arrow = std::pair<std::uint32_t, std::uint32_t>;
 /// Everything that `task` waits for directly.
 template <typename Visit>
 void for_each_predecessor(const Index& index, TaskId task, Visit&& visit) {
-  for (const TaskId* p = index.begin_in(task); p != index.end_in(task); ++p) {
-    visit(*p);
+  for (const TaskId source : index.in(task)) {
+    visit(source);
   }
-  const std::uint32_t position = index.position[index_of(task)];
+  const auto& [lane, position] = index.place[index_of(task)];
   if (position > 0) {
-    visit(index.schedule.lane(index.schedule.task(task).lane).order[position - 1]);
+    visit(index.schedule.lane(lane).order[position - 1]);
   }
 }
 
-/// The tasks that can be run, each after those it waits for.
-std::vector<TaskId> run_what_can_run(const Index& index) {
+/// Fills in the rows of edges by source, as Schedule::edges is sorted so. Returns how many tasks
+/// each task waits for.
+std::vector<std::uint32_t> count_edges(Index& index) {
   const Schedule& schedule = index.schedule;
-  const std::size_t count = schedule.tasks.size();
-  std::vector<std::uint32_t> missing(count);
-  std::vector<std::uint32_t> out_begin(count + 1, 0);  // Schedule::edges is sorted by `from`.
-  for (const Edge& edge : schedule.edges) {
-    ++out_begin[index_of(edge.from) + 1];
+  const auto tasks = static_cast<std::uint32_t>(schedule.tasks.size());
+  std::vector<std::uint32_t> missing(tasks);
+  for (std::uint32_t i = 0; i < tasks; ++i) {
+    missing[i] = index.place[i].position > 0 ? 1 : 0;
   }
-  for (std::size_t i = 0; i < count; ++i) {
-    out_begin[i + 1] += out_begin[i];
+  index.out_begin.reserve(tasks + std::size_t{1});
+  const auto edges = static_cast<std::uint32_t>(schedule.edges.size());
+  for (std::uint32_t e = 0; e < edges; ++e) {
+    const Edge& edge = schedule.edges[e];
+    while (index.out_begin.size() <= index_of(edge.from)) {
+      index.out_begin.push_back(e);
+    }
+    ++missing[index_of(edge.to)];
   }
+  index.out_begin.resize(tasks + std::size_t{1}, edges);
+  return missing;
+}
+
+/// The tasks that can be run, each after those it waits for.
+std::vector<TaskId> run_what_can_run(Index& index) {
+  const Schedule& schedule = index.schedule;
+  std::vector<std::uint32_t> missing = count_edges(index);
   std::vector<TaskId> order;
-  order.reserve(count);
+  order.reserve(missing.size());
   std::vector<TaskId> ready;
-  for (std::uint32_t i = 0; i < count; ++i) {
-    missing[i] = index.in_begin[i + 1] - index.in_begin[i] + (index.position[i] > 0 ? 1 : 0);
+  for (std::uint32_t i = 0; i < missing.size(); ++i) {
     if (missing[i] == 0) {
       ready.push_back(TaskId{i});
     }
@@ -64,12 +77,13 @@ std::vector<TaskId> run_what_can_run(const Index& index) {
     const TaskId task = ready.back();
     ready.pop_back();
     order.push_back(task);
-    for (std::uint32_t e = out_begin[index_of(task)]; e < out_begin[index_of(task) + 1]; ++e) {
-      release(schedule.edges[e].to);
+    for (const Edge& edge : index.out(task)) {
+      release(edge.to);
     }
-    const std::vector<TaskId>& lane = schedule.lane(schedule.task(task).lane).order;
-    if (index.position[index_of(task)] + 1 < lane.size()) {
-      release(lane[index.position[index_of(task)] + 1]);
+    const Place& place = index.place[index_of(task)];
+    const std::vector<TaskId>& lane = schedule.lane(place.lane).order;
+    if (place.position + 1 < lane.size()) {
+      release(lane[place.position + 1]);
     }
   }
   return order;
@@ -165,37 +179,49 @@ void report_rings(const Index& index, const std::vector<TaskId>& order, Findings
 
 }  // namespace
 
-Index::Index(const Schedule& s)
-    : schedule(s), position(s.tasks.size()), in_begin(s.tasks.size() + 1, 0), in(s.edges.size()) {
-  for (const Lane& lane : s.lanes) {
-    for (std::uint32_t i = 0; i < lane.order.size(); ++i) {
-      position[index_of(lane.order[i])] = i;
+Index::Index(const Schedule& s) : schedule(s) {
+  kind.reserve(s.tasks.size());
+  place.reserve(s.tasks.size());
+  for (const Task& task : s.tasks) {
+    kind.push_back(task.kind());
+    place.push_back({task.lane, 0});
+  }
+}
+
+std::span<const TaskId> Index::in(TaskId task) const {
+  if (in_begin_.empty()) {
+    in_begin_.resize(schedule.tasks.size() + 1, 0);
+    in_.resize(schedule.edges.size());
+    for (const Edge& edge : schedule.edges) {
+      ++in_begin_[index_of(edge.to) + 1];
+    }
+    for (std::size_t i = 1; i < in_begin_.size(); ++i) {
+      in_begin_[i] += in_begin_[i - 1];
+    }
+    std::vector<std::uint32_t> next(in_begin_.begin(), in_begin_.end() - 1);
+    for (const Edge& edge : schedule.edges) {
+      in_[next[index_of(edge.to)]++] = edge.from;
     }
   }
-  for (const Edge& edge : s.edges) {
-    ++in_begin[index_of(edge.to) + 1];
-  }
-  for (std::size_t i = 0; i < s.tasks.size(); ++i) {
-    in_begin[i + 1] += in_begin[i];
-  }
-  std::vector<std::uint32_t> next(in_begin.begin(), in_begin.end() - 1);
-  for (const Edge& edge : s.edges) {
-    in[next[index_of(edge.to)]++] = edge.from;
-  }
+  const std::uint32_t begin = in_begin_[index_of(task)];
+  return {in_.data() + begin, in_begin_[index_of(task) + 1] - begin};
 }
 
 bool Index::waits_directly(TaskId later, TaskId earlier) const {
-  const LaneId lane = schedule.task(earlier).lane;
-  const std::uint32_t least = position[index_of(earlier)];
-  if (schedule.task(later).lane == lane) {
-    return position[index_of(later)] > least;
+  const auto [lane, least] = place[index_of(earlier)];
+  if (place[index_of(later)].lane == lane) {
+    return place[index_of(later)].position > least;
   }
-  return std::any_of(begin_in(later), end_in(later), [&](TaskId source) {
-    return schedule.task(source).lane == lane && position[index_of(source)] >= least;
+  if (has_edge(earlier, later)) {
+    return true;
+  }
+  const std::span<const TaskId> sources = in(later);
+  return std::any_of(sources.begin(), sources.end(), [this, lane, least](TaskId source) {
+    return place[index_of(source)].lane == lane && place[index_of(source)].position >= least;
   });
 }
 
-std::vector<TaskId> check_cycles(const Index& index, Findings& findings) {
+std::vector<TaskId> check_cycles(Index& index, Findings& findings) {
   std::vector<TaskId> order = run_what_can_run(index);
   if (order.size() < index.schedule.tasks.size()) {
     try {

@@ -1,9 +1,11 @@
 // Internal to the validator (ir/validate.h): what its levels share, and the levels themselves.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,27 +44,47 @@ class Findings {
   std::map<std::string, std::size_t, std::less<>> counts_;
 };
 
-/// Lanes and edges in a form to look things up. Requires: a sound shape, cycles apart.
+/// Where a task stands.
+struct Place {
+  LaneId lane{};
+  std::uint32_t position = 0;
+};
+
+/// Kinds, places and edges in a form to look things up: a few bytes a task, so that a level reads
+/// whole tasks only where it must.
 struct Index {
+  /// Looks at no lane and no edge yet: check_shape() fills in the positions, check_cycles() the
+  /// rows.
   explicit Index(const Schedule& schedule);
 
-  /// Edge predecessors of `task`.
-  [[nodiscard]] const TaskId* begin_in(TaskId task) const {
-    return in.data() + in_begin[index_of(task)];
+  /// Edges from `task`. Requires: the rows.
+  [[nodiscard]] std::span<const Edge> out(TaskId task) const {
+    const std::uint32_t begin = out_begin[index_of(task)];
+    return {schedule.edges.data() + begin, out_begin[index_of(task) + 1] - begin};
   }
 
-  [[nodiscard]] const TaskId* end_in(TaskId task) const {
-    return in.data() + in_begin[index_of(task) + 1];
+  /// The sources of edges to `task`. Requires: edges in range. Sorts all edges at the first call:
+  /// for what few legal schedules ask.
+  [[nodiscard]] std::span<const TaskId> in(TaskId task) const;
+
+  /// There is an edge between the two. Requires: the rows.
+  [[nodiscard]] bool has_edge(TaskId from, TaskId to) const {
+    const std::span<const Edge> edges = out(from);
+    return std::any_of(edges.begin(), edges.end(), [to](const Edge& e) { return e.to == to; });
   }
 
   /// `later` stands behind `earlier` in its lane, or has an edge from `earlier` or from a task
-  /// behind it.
+  /// behind it. Requires: the rows.
   [[nodiscard]] bool waits_directly(TaskId later, TaskId earlier) const;
 
   const Schedule& schedule;
-  std::vector<std::uint32_t> position;  ///< in its lane, by TaskId
-  std::vector<std::uint32_t> in_begin;
-  std::vector<TaskId> in;
+  std::vector<TaskKind> kind;            ///< by TaskId
+  std::vector<Place> place;              ///< by TaskId; the lane that the task says
+  std::vector<std::uint32_t> out_begin;  ///< by TaskId: rows of Schedule::edges
+
+ private:
+  mutable std::vector<std::uint32_t> in_begin_;
+  mutable std::vector<TaskId> in_;
 };
 
 /// Whether one task is always over before another starts: exact, between tasks of compute lanes.
@@ -71,14 +93,23 @@ class Order {
   /// `index` must outlive the order. `topological`: all tasks, each after those it waits for.
   Order(const Index& index, const std::vector<TaskId>& topological);
 
-  [[nodiscard]] bool before(TaskId a, TaskId b) const;
+  [[nodiscard]] bool before(TaskId a, TaskId b) const {
+    const Place& first = index_.place[index_of(a)];
+    const Place& second = index_.place[index_of(b)];
+    return first.lane == second.lane ? first.position < second.position : before_across_lanes(a, b);
+  }
 
   /// The stage's tasks stand on more than one compute lane.
   [[nodiscard]] bool on_several_lanes(StageId stage) const {
     return several_lanes_[index_of(stage)];
   }
 
+  /// No stage is on several lanes: a stage's tasks run in the order of one lane.
+  [[nodiscard]] bool is_by_lane() const { return column_count_ == 0; }
+
  private:
+  [[nodiscard]] bool before_across_lanes(TaskId a, TaskId b) const;
+
   const Index& index_;
   std::vector<bool> several_lanes_;     ///< by StageId
   std::vector<std::uint32_t> columns_;  ///< by LaneId; kNoColumn for lanes without a clock
@@ -91,12 +122,18 @@ class Order {
 class Grid {
  public:
   /// Requires: stages x micro-batches fits in memory (check_counts has seen to that).
-  explicit Grid(const Schedule& schedule);
+  explicit Grid(const Index& index);
 
   /// The task of `kind` (Forward to Recompute), if there is one; with several the first.
   [[nodiscard]] std::optional<TaskId> find(TaskKind kind, StageId stage, std::uint64_t j) const {
-    const TaskId id = cells_[static_cast<std::size_t>(kind)][index_of(stage) * micro_batches + j];
+    const std::vector<TaskId>& cells = cells_[static_cast<std::size_t>(kind)];
+    const TaskId id = cells.empty() ? kNone : cells[index_of(stage) * micro_batches + j];
     return id == kNone ? std::nullopt : std::optional(id);
+  }
+
+  /// There are tasks of `kind` (Forward to Recompute).
+  [[nodiscard]] bool has(TaskKind kind) const {
+    return !cells_[static_cast<std::size_t>(kind)].empty();
   }
 
   /// The backward, or the input part of a split one.
@@ -108,24 +145,26 @@ class Grid {
 
  private:
   static constexpr TaskId kNone{0xffffffffU};
-  std::vector<TaskId> cells_[5];  ///< by TaskKind, Forward to Recompute
+  std::vector<TaskId> cells_[5];  ///< by TaskKind, Forward to Recompute; empty: no such task
 };
 
-void check_shape(const Schedule& schedule, Findings& findings);
-/// Returns a topological order of all tasks; faults if there is none.
-std::vector<TaskId> check_cycles(const Index& index, Findings& findings);
+/// Fills in the index's positions.
+void check_shape(Index& index, Findings& findings);
+/// Fills in the index's rows. Requires: a sound shape. Returns a topological order of all tasks;
+/// faults if there is none.
+std::vector<TaskId> check_cycles(Index& index, Findings& findings);
 /// Says so when the schedule has far too few tasks for its sizes; a Grid needs that it has not.
 void check_counts(const Schedule& schedule, Findings& findings);
 /// Each micro-batch once per stage and direction, and the order of passes and steps.
 void check_passes(const Index& index, const Grid& grid, const Order& order, Findings& findings);
 /// Versions, by replaying every slot; slot races.
-void check_slots(const Schedule& schedule,
+void check_slots(const Index& index,
                  const std::vector<TaskId>& topological,
                  const Order& order,
                  Findings& findings);
 /// A recompute reads what its backward reads.
 void check_recomputes(const Index& index, const Grid& grid, const Order& order, Findings& findings);
 void check_communication(const Index& index, const Grid& grid, Findings& findings);
-void check_resources(const Schedule& schedule, Findings& findings);
+void check_resources(const Index& index, Findings& findings);
 
 }  // namespace xpipe::ir::validation

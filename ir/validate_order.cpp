@@ -25,17 +25,20 @@ Order::Order(const Index& index, const std::vector<TaskId>& topological)
       column = static_cast<std::uint32_t>(column_count_++);
     }
   };
-  for (const Task& task : schedule.tasks) {
-    if (schedule.lane(task.lane).kind != LaneKind::Compute) {
+  for (std::uint32_t l = 0; l < schedule.lanes.size(); ++l) {
+    if (schedule.lanes[l].kind != LaneKind::Compute) {
       continue;
     }
-    LaneId& lane = lane_of_stage[index_of(task.stage)];
-    if (lane != kNoLane && lane != task.lane) {
-      several_lanes_[index_of(task.stage)] = true;
-      give_column(lane);
-      give_column(task.lane);
+    for (const TaskId id : schedule.lanes[l].order) {
+      const StageId stage = schedule.task(id).stage;
+      LaneId& lane = lane_of_stage[index_of(stage)];
+      if (lane != kNoLane && lane != LaneId{l}) {
+        several_lanes_[index_of(stage)] = true;
+        give_column(lane);
+        give_column(LaneId{l});
+      }
+      lane = LaneId{l};
     }
-    lane = task.lane;
   }
   if (column_count_ == 0) {
     return;
@@ -49,11 +52,10 @@ Order::Order(const Index& index, const std::vector<TaskId>& topological)
         clock[c] = other[c] > clock[c] ? other[c] : clock[c];
       }
     };
-    for (const TaskId* p = index.begin_in(task); p != index.end_in(task); ++p) {
-      merge(*p);
+    for (const TaskId source : index.in(task)) {
+      merge(source);
     }
-    const LaneId lane = schedule.task(task).lane;
-    const std::uint32_t position = index.position[index_of(task)];
+    const auto [lane, position] = index.place[index_of(task)];
     if (position > 0) {
       merge(schedule.lane(lane).order[position - 1]);
     }
@@ -63,31 +65,29 @@ Order::Order(const Index& index, const std::vector<TaskId>& topological)
   }
 }
 
-bool Order::before(TaskId a, TaskId b) const {
-  const LaneId lane_a = index_.schedule.task(a).lane;
-  if (lane_a == index_.schedule.task(b).lane) {
-    return index_.position[index_of(a)] < index_.position[index_of(b)];
-  }
-  const std::uint32_t column = columns_[index_of(lane_a)];
-  XPIPE_CHECK(column != kNoColumn) << "no clock for lane " << index_of(lane_a);
-  return clocks_[index_of(b) * column_count_ + column] > index_.position[index_of(a)];
+bool Order::before_across_lanes(TaskId a, TaskId b) const {
+  const auto [lane, position] = index_.place[index_of(a)];
+  const std::uint32_t column = columns_[index_of(lane)];
+  XPIPE_CHECK(column != kNoColumn) << "no clock for lane " << index_of(lane);
+  return clocks_[index_of(b) * column_count_ + column] > position;
 }
 
-Grid::Grid(const Schedule& schedule)
-    : micro_batches(std::uint64_t{schedule.micro_batches} * schedule.mini_batches) {
-  for (std::vector<TaskId>& cells : cells_) {
-    cells.assign(schedule.stages.size() * micro_batches, kNone);
-  }
+Grid::Grid(const Index& index)
+    : micro_batches(std::uint64_t{index.schedule.micro_batches} * index.schedule.mini_batches) {
+  const Schedule& schedule = index.schedule;
   for (std::uint32_t i = 0; i < schedule.tasks.size(); ++i) {
-    const Task& task = schedule.tasks[i];
-    const TaskKind kind = task.kind();
+    const TaskKind kind = index.kind[i];
     trains |= kind == TaskKind::Backward || kind == TaskKind::BackwardInput ||
               kind == TaskKind::BackwardWeight || kind == TaskKind::Step;
     if (kind > TaskKind::Recompute) {
       continue;
     }
-    TaskId& cell = cells_[static_cast<std::size_t>(kind)]
-                         [index_of(task.stage) * micro_batches + index_of(*micro_batch_of(task))];
+    std::vector<TaskId>& cells = cells_[static_cast<std::size_t>(kind)];
+    if (cells.empty()) {
+      cells.assign(schedule.stages.size() * micro_batches, kNone);
+    }
+    const Task& task = schedule.tasks[i];
+    TaskId& cell = cells[index_of(task.stage) * micro_batches + index_of(*micro_batch_of(task))];
     if (cell == kNone) {
       cell = TaskId{i};
     } else {

@@ -75,6 +75,9 @@ class Passes {
     }
     stepped_.resize(mini_batches, false);
     for (std::uint32_t i = 0; i < schedule_.tasks.size(); ++i) {
+      if (index_.kind[i] != TaskKind::Step && index_.kind[i] != TaskKind::AllReduce) {
+        continue;
+      }
       const Task& task = schedule_.tasks[i];
       StageSteps& stage = stages_[index_of(task.stage)];
       std::optional<TaskId>* cell = nullptr;
@@ -202,12 +205,15 @@ void check_recomputes(const Index& index,
                       const Grid& grid,
                       const Order& order,
                       Findings& findings) {
+  if (!grid.has(TaskKind::Recompute)) {
+    return;
+  }
   const Schedule& schedule = index.schedule;
   for (std::uint32_t i = 0; i < schedule.tasks.size(); ++i) {
-    const Task& task = schedule.tasks[i];
-    if (task.kind() != TaskKind::Recompute) {
+    if (index.kind[i] != TaskKind::Recompute) {
       continue;
     }
+    const Task& task = schedule.tasks[i];
     const std::uint64_t j = index_of(*micro_batch_of(task));
     const auto forward = grid.find(TaskKind::Forward, task.stage, j);
     const auto backward = grid.gradient(task.stage, j);

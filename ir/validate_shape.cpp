@@ -136,35 +136,43 @@ class TaskShape {
   Findings& findings_;
 };
 
-void check_places(const Schedule& schedule, Findings& findings) {
-  std::vector<bool> placed(schedule.tasks.size(), false);
+/// Fills in the positions.
+void check_places(Index& index, Findings& findings) {
+  const Schedule& schedule = index.schedule;
+  constexpr std::uint32_t kNowhere = 0xffffffffU;
+  for (Place& place : index.place) {
+    place.position = kNowhere;
+  }
   for (std::uint32_t l = 0; l < schedule.lanes.size(); ++l) {
+    std::uint32_t position = 0;
     for (const TaskId id : schedule.lanes[l].order) {
       if (index_of(id) >= schedule.tasks.size()) {
         findings.add("id-range", place_of(schedule, LaneId{l}),
                      at_most("task", index_of(id), schedule.tasks.size()));
         continue;
       }
-      if (placed[index_of(id)]) {
+      Place& place = index.place[index_of(id)];
+      if (place.position != kNowhere) {
         findings.add(
             "task-twice", id,
             "stands a second time in " + place_of(schedule, LaneId{l}) + ": expected one place");
-      } else if (schedule.task(id).lane != LaneId{l}) {
+      } else if (place.lane != LaneId{l}) {
         findings.add("lane-mismatch", id,
                      "stands in lane " + std::to_string(l) + " and says lane " +
-                         std::to_string(index_of(schedule.task(id).lane)) + ": expected the same");
+                         std::to_string(index_of(place.lane)) + ": expected the same");
       }
-      placed[index_of(id)] = true;
+      place.position = position++;
     }
   }
-  for (std::uint32_t i = 0; i < placed.size(); ++i) {
-    if (!placed[i]) {
+  for (std::uint32_t i = 0; i < index.place.size(); ++i) {
+    if (index.place[i].position == kNowhere) {
       findings.add("task-not-in-lane", TaskId{i}, "stands in no lane: expected one place");
     }
   }
 }
 
-void check_edges(const Schedule& schedule, Findings& findings) {
+void check_edges(const Index& index, Findings& findings) {
+  const Schedule& schedule = index.schedule;
   const std::size_t tasks = schedule.tasks.size();
   for (std::size_t i = 0; i < schedule.edges.size(); ++i) {
     const Edge& edge = schedule.edges[i];
@@ -177,7 +185,7 @@ void check_edges(const Schedule& schedule, Findings& findings) {
     const auto text = [&schedule, &edge] {
       return to_text(schedule.task(edge.from)) + ">" + to_text(schedule.task(edge.to));
     };
-    if (schedule.task(edge.from).lane == schedule.task(edge.to).lane) {
+    if (index.place[index_of(edge.from)].lane == index.place[index_of(edge.to)].lane) {
       findings.add("edge-within-lane", text(),
                    "joins two tasks of one lane: expected the lane's order to say it");
     }
@@ -191,7 +199,8 @@ void check_edges(const Schedule& schedule, Findings& findings) {
 
 }  // namespace
 
-void check_shape(const Schedule& schedule, Findings& findings) {
+void check_shape(Index& index, Findings& findings) {
+  const Schedule& schedule = index.schedule;
   check_sizes(schedule, findings);
   if (!findings.empty()) {
     return;
@@ -202,8 +211,8 @@ void check_shape(const Schedule& schedule, Findings& findings) {
   for (std::uint32_t i = 0; i < schedule.tasks.size(); ++i) {
     shape.check(TaskId{i});
   }
-  check_places(schedule, findings);
-  check_edges(schedule, findings);
+  check_places(index, findings);
+  check_edges(index, findings);
 }
 
 }  // namespace xpipe::ir::validation

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -134,6 +135,12 @@ class Replay {
   void read(SlotId id, Version version, Distance distance) {
     note_read(id);
     const Slot& place = slot(id);
+    if (place.state != SlotState::Held || place.version != version || place.distance != distance) {
+      tell_read(place, id, version, distance);
+    }
+  }
+
+  void tell_read(const Slot& place, SlotId id, Version version, Distance distance) {
     const std::string name = "slot " + std::to_string(index_of(id));
     if (place.state == SlotState::Unwritten) {
       fault("read-unwritten-slot", "reads " + name + ", which nothing has written: expected " +
@@ -142,7 +149,7 @@ class Replay {
       fault("read-released-slot", "reads " + name + ", which " + text(*place.writer) +
                                       " has released: expected " + weights_text(version, distance) +
                                       " in it");
-    } else if (place.version != version || place.distance != distance) {
+    } else {
       fault("version-mismatch", "expects " + weights_text(version, distance) + " in " + name +
                                     ", which holds " + weights_text(place.version, place.distance) +
                                     (place.writer ? ", written by " + text(*place.writer)
@@ -199,13 +206,13 @@ class Replay {
   }
 
   void touch(const Release& release) {
-    const std::string name = "slot " + std::to_string(index_of(release.slot));
     if (release.slot == kMasterSlot) {
       fault("release-free-slot", "releases slot 0, the master weights: expected a copy");
       return;
     }
     if (slot(release.slot).state != SlotState::Held) {
-      fault("release-free-slot", "releases " + name + ", which holds nothing: expected a copy");
+      fault("release-free-slot", "releases slot " + std::to_string(index_of(release.slot)) +
+                                     ", which holds nothing: expected a copy");
     }
     note_write(release.slot);
     slot(release.slot).state = SlotState::Released;
@@ -229,10 +236,24 @@ class Replay {
 
 }  // namespace
 
-void check_slots(const Schedule& schedule,
+void check_slots(const Index& index,
                  const std::vector<TaskId>& topological,
                  const Order& order,
                  Findings& findings) {
+  const Schedule& schedule = index.schedule;
+  if (order.is_by_lane()) {
+    // The order among stages shows only in which faults are told one by one, when they are many.
+    Findings by_lane(schedule);
+    Replay replay(schedule, order, by_lane);
+    for (const Lane& lane : schedule.lanes) {
+      if (lane.kind == LaneKind::Compute) {
+        std::for_each(lane.order.begin(), lane.order.end(), [&](TaskId id) { replay.run(id); });
+      }
+    }
+    if (by_lane.empty()) {
+      return;
+    }
+  }
   Replay replay(schedule, order, findings);
   for (const TaskId id : topological) {
     replay.run(id);
@@ -240,7 +261,8 @@ void check_slots(const Schedule& schedule,
   replay.finish();
 }
 
-void check_resources(const Schedule& schedule, Findings& findings) {
+void check_resources(const Index& index, Findings& findings) {
+  const Schedule& schedule = index.schedule;
   std::vector<std::vector<bool>> used;
   for (const StageInfo& stage : schedule.stages) {
     used.emplace_back(stage.slots, false);
@@ -259,6 +281,9 @@ void check_resources(const Schedule& schedule, Findings& findings) {
   };
   for (std::uint32_t i = 0; i < schedule.tasks.size(); ++i) {
     const TaskId id{i};
+    if (index.kind[i] == TaskKind::Send || index.kind[i] == TaskKind::Receive) {
+      continue;
+    }
     std::visit(
         [&]<typename T>(const T& payload) {
           if constexpr (requires { payload.weights; }) {
