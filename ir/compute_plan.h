@@ -46,8 +46,8 @@ struct ComputeOp {
 struct ComputePlan {
   std::uint32_t micro_batches = 1;  ///< T; 1 for policies whose unit is the whole mini-batch
   std::uint32_t mini_batches = 0;
-  std::vector<DeviceId> placement;              ///< by StageId
-  std::vector<std::vector<ComputeOp>> devices;  ///< by DeviceId, in order
+  std::vector<std::vector<DeviceId>> placement;  ///< by StageId, then replica
+  std::vector<std::vector<ComputeOp>> devices;   ///< by DeviceId, in order
 
   bool operator==(const ComputePlan&) const = default;
 };

@@ -122,7 +122,8 @@ std::vector<TaskId> ring_through(const Index& index,
 
 std::string describe_ring(const Index& index, const std::vector<TaskId>& ring) {
   const Schedule& schedule = index.schedule;
-  std::string text = std::to_string(ring.size()) + " tasks wait for each other in a ring:";
+  std::string text =
+      "deadlock: " + std::to_string(ring.size()) + " tasks wait for each other in a ring:";
   const std::size_t shown = std::min(ring.size(), kMaxRingShown);
   for (std::size_t i = 0; i < shown; ++i) {
     const TaskId task = ring[i];

@@ -6,6 +6,7 @@
 
 #include "ir/validate.h"
 #include "scheduler/communication_pass.h"
+#include "scheduler/placement_pass.h"
 #include "scheduler/weights_pass.h"
 
 namespace xpipe::scheduler {
@@ -49,7 +50,8 @@ ir::Status check_sizes(const PlanRequest& request) {
 
 ir::Result<ir::Schedule> compile(const Policy& policy,
                                  const PlanRequest& request,
-                                 const StageGraph& graph) {
+                                 const StageGraph& graph,
+                                 const Passes& passes) {
   if (ir::Status sizes = check_sizes(request); !sizes.ok()) {
     return sizes.error();
   }
@@ -66,14 +68,36 @@ ir::Result<ir::Schedule> compile(const Policy& policy,
   if (!plan.ok()) {
     return plan.error();
   }
+  if (passes.layout) {
+    XPIPE_CHECK(passes.layout->replicas.size() == plan.value().placement.size())
+        << "a layout of " << passes.layout->replicas.size() << " stages for a plan of "
+        << plan.value().placement.size();
+    plan = place(std::move(plan).value(), *passes.layout, graph);
+    if (!plan.ok()) {
+      return plan.error();
+    }
+  }
+  if (passes.recompute != Recompute::None) {
+    add_recomputes(passes.recompute, plan.value());
+    complete.options.emplace(kRecomputeOption, recompute_name(passes.recompute));
+  }
   ir::Result<ir::Schedule> schedule =
       compile_plan(plan.value(), graph, policy.name, complete.options);
   if (!schedule.ok()) {
     return schedule.error();
   }
+  if (passes.sends != Sends::Eager) {
+    if (passes.sends == Sends::Rendezvous) {
+      order_messages_by_consumer(schedule.value());
+    }
+    if (ir::Status added = add_send_waits(passes.sends, schedule.value()); !added.ok()) {
+      return added.error();
+    }
+  }
   if (ir::Status legal = ir::check_legal(schedule.value()); !legal.ok()) {
-    Error error = legal.error();
-    error.kind = ErrorKind::Internal;
+    Error error = explain_deadlock(passes.sends, legal.error());
+    const bool deadlock = passes.sends != Sends::Eager && error.diagnostics.front().code == "cycle";
+    error.kind = deadlock ? ErrorKind::Illegal : ErrorKind::Internal;
     return error;
   }
   return schedule;
@@ -96,7 +120,7 @@ ir::Result<ir::Schedule> compile_plan(const ir::ComputePlan& plan,
   schedule.mini_batches = plan.mini_batches;
   schedule.devices = static_cast<std::uint32_t>(plan.devices.size());
   for (std::size_t k = 0; k < plan.placement.size(); ++k) {
-    schedule.stages.push_back({plan.placement[k], compute.value().slots[k]});
+    schedule.stages.push_back({plan.placement[k].front(), compute.value().slots[k]});
   }
   add_lanes_and_communication(compute.value(), graph, schedule);
   return schedule;

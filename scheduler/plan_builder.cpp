@@ -13,7 +13,7 @@ PlanBuilder::PlanBuilder(std::uint32_t stages,
   plan_.devices.resize(stages);
   const std::size_t passes = std::size_t{2} * micro_batches * mini_batches;
   for (std::uint32_t k = 0; k < stages; ++k) {
-    plan_.placement.push_back(ir::DeviceId(static_cast<std::uint16_t>(k)));
+    plan_.placement.push_back({ir::DeviceId(static_cast<std::uint16_t>(k))});
     plan_.devices[k].reserve(passes + mini_batches);
   }
 }

@@ -133,7 +133,7 @@ const std::vector<Broken>& broken_schedules() {
         {"compute 0: 0F0[s0:v0] 0F1[s0:v0] 0B0[s0:v0] 0B1[s0:v0]",
          "compute 0: 0F0[s0:v0] 0B0[s0:v0] 0B1[s0:v0] 0F1[s0:v0]"}},
        "0B1[s0:v0]",
-       "8 tasks wait for each other in a ring:\n"
+       "deadlock: 8 tasks wait for each other in a ring:\n"
        "  device 0: 0B1[s0:v0] waits for 0RECV_B1, by an edge\n"
        "  device 0: 0RECV_B1 waits for 1SEND_B1, by an edge\n"
        "  device 1: 1SEND_B1 waits for 1B1[s0:v0], by an edge\n"

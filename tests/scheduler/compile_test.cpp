@@ -87,7 +87,7 @@ TEST_CASE("compile: stages on one device exchange nothing") {
   ir::ComputePlan plan;
   plan.micro_batches = 1;
   plan.mini_batches = 1;
-  plan.placement = {ir::DeviceId{0}, ir::DeviceId{0}};
+  plan.placement = {{ir::DeviceId{0}}, {ir::DeviceId{0}}};
   plan.devices = {{{ir::OpKind::Forward, StageId{0}, 0, {}},
                    {ir::OpKind::Forward, StageId{1}, 0, {}},
                    {ir::OpKind::Backward, StageId{1}, 0, {}},
