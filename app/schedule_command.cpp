@@ -4,6 +4,7 @@
 #include "app/arguments.h"
 #include "app/commands.h"
 #include "app/exit_status.h"
+#include "app/passes_arguments.h"
 #include <fmt/format.h>
 
 #include "ir/dot.h"
@@ -19,10 +20,11 @@ namespace {
 
 struct ScheduleArguments {
   std::string policy;
-  std::uint32_t stages = 1;
+  std::optional<std::uint32_t> stages;
   std::uint32_t micro_batches = 1;
   std::uint32_t mini_batches = 8;
   std::vector<std::string> settings;
+  PassesArguments passes;
   std::string output;
   bool json = false;
 };
@@ -84,12 +86,18 @@ ir::Status make_schedule(const ScheduleArguments& arguments,
       return writable;
     }
   }
+  const std::uint32_t stages =
+      arguments.stages.value_or(arguments.passes.implied_stages().value_or(1));
+  const auto passes = resolve_passes(arguments.passes, stages);
+  if (!passes.ok()) {
+    return passes.error();
+  }
   const auto schedule = scheduler::compile(*policy.value(),
-                                           {.stages = arguments.stages,
+                                           {.stages = stages,
                                             .micro_batches = arguments.micro_batches,
                                             .mini_batches = arguments.mini_batches,
                                             .options = options.value()},
-                                           scheduler::chain_of(arguments.stages));
+                                           scheduler::chain_of(stages), passes.value());
   if (!schedule.ok()) {
     return schedule.error();
   }
@@ -118,6 +126,7 @@ void add_schedule_command(CLI::App& app, Context& context) {
                "micro-batches per mini-batch, T");
   whole_number(*command, "--mini-batches", arguments->mini_batches, 1, 1U << 24,
                "mini-batches of the segment, N");
+  add_passes_options(*command, arguments->passes);
   settings(*command, arguments->settings);
   text(*command, "-o,--output", arguments->output, "FILE",
        "write here: .json (IR), .tasks (text, one lane a line), .csv (PyTorch), .dot (Graphviz)");

@@ -1,0 +1,39 @@
+// The options that say where stages run and what the passes add: --devices, --placement,
+// --replicas, --recompute and --sends, the same for every command that compiles a schedule.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "ir/status.h"
+#include "scheduler/compile.h"
+
+namespace xpipe::app {
+
+/// As typed.
+struct PassesArguments {
+  std::optional<std::uint32_t> devices;
+  std::vector<std::uint32_t> placement;
+  std::vector<std::uint32_t> replicas;
+  std::string recompute = "none";
+  std::string sends = "eager";
+
+  /// The number of stages that these options take for granted where --stages is not given.
+  [[nodiscard]] std::optional<std::uint32_t> implied_stages() const;
+
+  /// Some option is not at its default.
+  [[nodiscard]] bool any() const;
+};
+
+/// `arguments` must outlive `command`.
+void add_passes_options(CLI::App& command, PassesArguments& arguments);
+
+/// Errors: Usage, as of scheduler::resolve_layout().
+[[nodiscard]] ir::Result<scheduler::Passes> resolve_passes(const PassesArguments& arguments,
+                                                           std::uint32_t stages);
+
+}  // namespace xpipe::app
