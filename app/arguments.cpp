@@ -42,6 +42,17 @@ std::string number_text(double low, double high) {
   return fmt::format("a number from {} to {}", low, high);
 }
 
+double parse_real(const std::string& option, const std::string& word, double low, double high) {
+  double number = 0.0;
+  const char* end = word.data() + word.size();
+  const auto [stop, error] = std::from_chars(word.data(), end, number);
+  if (error != std::errc{} || stop != end || !std::isfinite(number) || number < low ||
+      number > high) {
+    refuse(option, word, number_text(low, high));
+  }
+  return number;
+}
+
 /// CLI11 hands over the words of an option; exactly one is wanted, and given once.
 CLI::Option* add_option(CLI::App& app,
                         const std::string& option,
@@ -121,15 +132,20 @@ void real_number(CLI::App& app,
                  double high,
                  const std::string& help) {
   add_option(app, option, "X", help, [&value, option, low, high](const std::string& word) {
-    double number = 0.0;
-    const char* end = word.data() + word.size();
-    const auto [stop, error] = std::from_chars(word.data(), end, number);
-    if (error != std::errc{} || stop != end || !std::isfinite(number) || number < low ||
-        number > high) {
-      refuse(option, word, number_text(low, high));
-    }
-    value = number;
+    value = parse_real(option, word, low, high);
   });
+}
+
+void real_number_or(CLI::App& app,
+                    const std::string& option,
+                    std::optional<double>& value,
+                    double if_bare,
+                    double low,
+                    double high,
+                    const std::string& help) {
+  add_option(app, option, "X", help, [&value, option, if_bare, low, high](const std::string& word) {
+    value = word.empty() ? if_bare : parse_real(option, word, low, high);
+  })->expected(0, 1);
 }
 
 void microseconds(CLI::App& app,

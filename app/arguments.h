@@ -47,6 +47,15 @@ void real_number(CLI::App& app,
                  double high,
                  const std::string& help);
 
+/// The same, and `if_bare` where the option stands without a number.
+void real_number_or(CLI::App& app,
+                    const std::string& option,
+                    std::optional<double>& value,
+                    double if_bare,
+                    double low,
+                    double high,
+                    const std::string& help);
+
 /// Microseconds with at most three decimals, kept as nanoseconds.
 void microseconds(CLI::App& app,
                   const std::string& option,

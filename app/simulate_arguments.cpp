@@ -63,11 +63,21 @@ void add_simulate_options(CLI::App& command, SimulateArguments& arguments) {
        "simulate this schedule (.json or .tasks) instead of a policy");
   text(command, "--trace", arguments.trace, "FILE",
        "write a Chrome trace of the run, to open in https://ui.perfetto.dev");
+  real_number_or(command, "--what-if", arguments.what_if, 10.0, 0.001, 10'000.0,
+                 "how much faster the run would be if one device, stage or link was X percent "
+                 "faster, one by one (default 10)");
   command.add_flag("--json", arguments.json, "one JSON document instead of a table");
+  command.add_flag("--memory-over-time", arguments.memory_over_time,
+                   "with --json: each device's memory at every moment it changes, by kind");
 }
 
 ir::Status check_combination(const SimulateArguments& arguments) {
   ir::Error error{ir::ErrorKind::Usage, {}};
+  if (arguments.memory_over_time && !arguments.json) {
+    error.diagnostics.push_back(
+        {"options", "--memory-over-time",
+         "has no effect without --json; add it, or take --trace, which has the same counters"});
+  }
   if (!arguments.schedule.empty()) {
     for (const auto& [given, option] :
          {std::pair{!arguments.policies.empty(), "--policy"},

@@ -22,7 +22,9 @@ struct SimulateArguments {
   std::vector<std::string> settings;
   std::string schedule;
   std::string trace;
+  std::optional<double> what_if;  ///< percent
   bool json = false;
+  bool memory_over_time = false;
 };
 
 /// Adds the options to `command`; `arguments` must outlive it.
@@ -37,6 +39,8 @@ struct RunRequest {
   scheduler::Options options;
   std::uint32_t micro_batches = 1;  ///< T as asked for
   std::uint32_t mini_batches = 1;   ///< N
+
+  bool operator==(const RunRequest&) const = default;
 };
 
 /// Every combination of --policy and --micro-batches, policies outermost, in the order given. Each

@@ -48,7 +48,7 @@ ir::Result<std::vector<Simulation>> simulate_policies(const SimulateArguments& a
   }
   std::vector<Simulation> runs;
   for (const RunRequest& request : requests.value()) {
-    ir::Result<Simulation> run = simulate_policy(workload, request);
+    ir::Result<Simulation> run = simulate_policy(workload, request, arguments.what_if);
     if (!run.ok()) {
       return run.error();
     }
@@ -59,11 +59,13 @@ ir::Result<std::vector<Simulation>> simulate_policies(const SimulateArguments& a
 
 ir::Result<std::vector<Simulation>> simulate_file(const Workload& workload,
                                                   ir::Schedule schedule,
-                                                  const scheduler::PolicyRegistry& registry) {
+                                                  const scheduler::PolicyRegistry& registry,
+                                                  const std::optional<double>& what_if_percent) {
   const auto policy = registry.find(schedule.policy);
   ir::Result<Simulation> run = simulate_schedule(
       workload, std::move(schedule),
-      policy.ok() ? policy.value()->extrapolation : scheduler::Extrapolation::OptimizerStep);
+      policy.ok() ? policy.value()->extrapolation : scheduler::Extrapolation::OptimizerStep,
+      what_if_percent);
   if (!run.ok()) {
     return run.error();
   }
@@ -94,7 +96,7 @@ ir::Status simulate_command(const SimulateArguments& arguments,
     return workload.error();
   }
   const ir::Result<std::vector<Simulation>> runs =
-      schedule ? simulate_file(workload.value(), std::move(*schedule), registry)
+      schedule ? simulate_file(workload.value(), std::move(*schedule), registry, arguments.what_if)
                : simulate_policies(arguments, workload.value(), registry);
   if (!runs.ok()) {
     return runs.error();
@@ -108,7 +110,7 @@ ir::Status simulate_command(const SimulateArguments& arguments,
       return written;
     }
   }
-  std::cout << (arguments.json ? to_json(workload.value(), runs.value())
+  std::cout << (arguments.json ? to_json(workload.value(), runs.value(), arguments.memory_over_time)
                                : to_table(workload.value(), runs.value()));
   return {};
 }

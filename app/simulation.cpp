@@ -3,135 +3,118 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/compiled_run.h"
+#include "app/what_if.h"
 #include <fmt/format.h>
 
-#include "scheduler/compile.h"
-#include "simulator/simulate.h"
 #include "traces/weight_counters.h"
 
 namespace xpipe::app {
 
 namespace {
 
-/// Tasks that the search for a steady state may replay in all; bounds its time to seconds.
-constexpr std::uint64_t kSteadyTasks = 20'000'000;
-
-/// The longest period to look for, so that 2 p + 1 segments of the search stay within
-/// kSteadyTasks. The default where that is possible, never less than 8.
-std::uint32_t longest_period(const ir::Schedule& schedule) {
-  const std::uint64_t per_mini_batch = schedule.tasks.size() / schedule.mini_batches + 1;
-  const auto stages = static_cast<std::uint32_t>(schedule.stages.size());
-  std::uint32_t period = simulator::default_longest_period(stages);
-  const auto replayed = [&](std::uint64_t p) {
-    const std::uint64_t start = std::min(schedule.mini_batches, simulator::kLatestStart);
-    return (2 * p + 1) * (start + 2 * p + 1) * per_mini_batch;
-  };
-  while (period > 8 && replayed(period) > kSteadyTasks) {
-    period = std::max<std::uint32_t>(8, period / 2);
+/// Replays, and fills in everything that follows. The policy's own facts are the caller's.
+ir::Result<Simulation> answer(const Workload& workload,
+                              CompiledRun compiled,
+                              scheduler::CostModel costs,
+                              const ModelOf& model_of,
+                              std::uint32_t asked_micro_batches,
+                              const std::optional<double>& what_if_percent) {
+  ir::Result<Replayed> replayed = compiled.replay(costs);
+  if (!replayed.ok()) {
+    return replayed.error();
   }
-  return period;
-}
-
-/// Fills in everything that follows from schedule, costs and timeline.
-void measure(Simulation& run) {
-  run.metrics = simulator::measure(run.schedule, run.timeline);
-  run.staleness = simulator::measure_staleness(run.schedule);
-  run.in_flight = simulator::peak_in_flight(run.schedule);
-  run.memory = simulator::memory_over_time(run.schedule, run.timeline, run.costs);
-  run.critical_path = simulator::critical_path(run.schedule, run.timeline, run.costs);
-  run.notes.insert(run.notes.begin(), run.costs.notes.begin(), run.costs.notes.end());
-  const double samples = run.samples_per_mini_batch;
-  run.samples_per_s =
-      run.steady.found()
-          ? simulator::samples_per_second(samples * run.steady.period, run.steady.period_ns)
-          : simulator::samples_per_second(samples * run.schedule.mini_batches,
-                                          run.metrics.makespan);
+  Simulation run;
+  run.costs = std::move(costs);
+  run.timeline = std::move(replayed.value().timeline);
+  const simulator::SteadyState& steady = replayed.value().steady;
+  const ir::Schedule& schedule = compiled.schedule();
+  run.metrics = simulator::measure(schedule, run.timeline);
+  run.staleness = simulator::measure_staleness(schedule);
+  run.in_flight = simulator::peak_in_flight(schedule);
+  run.memory = simulator::memory_over_time(schedule, run.timeline, run.costs);
+  run.critical_path = simulator::critical_path(schedule, run.timeline, run.costs);
+  run.notes = run.costs.notes;
+  ir::Bytes peak_memory = 0;
+  for (const simulator::DeviceMemory& device : run.memory) {
+    peak_memory = std::max(peak_memory, device.peak);
+  }
+  run.summary = summarize(workload, schedule, asked_micro_batches, run.metrics, steady, peak_memory,
+                          summarize(run.staleness));
+  if (what_if_percent.has_value()) {
+    ir::Result<WhatIf> answers = what_if(compiled,
+                                         {.workload = workload,
+                                          .model_of = model_of,
+                                          .costs = run.costs,
+                                          .path = run.critical_path,
+                                          .makespan = run.metrics.makespan,
+                                          .steady = steady},
+                                         *what_if_percent);
+    if (!answers.ok()) {
+      return answers.error();
+    }
+    run.what_if = std::move(answers).value();
+  }
+  run.schedule = std::move(compiled).take_schedule();
+  return run;
 }
 
 }  // namespace
 
-ir::Result<Simulation> simulate_policy(const Workload& workload, const RunRequest& request) {
+ir::Result<Simulation> simulate_policy(const Workload& workload,
+                                       const RunRequest& request,
+                                       const std::optional<double>& what_if_percent) {
   const scheduler::Policy& policy = *request.policy;
-  const std::uint32_t micro_batches = request.micro_batches;
-  const std::uint32_t mini_batches = request.mini_batches;
-  ir::Result<scheduler::StagedModel> model = staged_model(
-      workload, micro_batches,
-      {.whole_mini_batch = policy.whole_mini_batch, .extrapolation = policy.extrapolation});
+  const ModelOf model_of = [&request, &policy](const Workload& changed) {
+    return staged_model(
+        changed, request.micro_batches,
+        {.whole_mini_batch = policy.whole_mini_batch, .extrapolation = policy.extrapolation});
+  };
+  ir::Result<scheduler::StagedModel> model = model_of(workload);
   if (!model.ok()) {
     return model.error();
   }
-  const scheduler::StageGraph& graph = model.value().graph;
-  const auto compiled = [&](std::uint32_t n) {
-    return scheduler::compile(policy,
-                              {.stages = workload.stages,
-                               .micro_batches = micro_batches,
-                               .mini_batches = n,
-                               .options = request.options},
-                              graph);
-  };
-  ir::Result<ir::Schedule> schedule = compiled(mini_batches);
-  if (!schedule.ok()) {
-    return schedule.error();
+  ir::Result<CompiledRun> compiled = CompiledRun::compile(request, model.value().graph);
+  if (!compiled.ok()) {
+    return compiled.error();
   }
-  Simulation run;
-  run.schedule = std::move(schedule).value();
-  run.costs = std::move(model).value().costs;
-  if (ir::Status priced = scheduler::check_costs(run.costs, run.schedule); !priced.ok()) {
-    return priced.error();
+  ir::Result<Simulation> run =
+      answer(workload, std::move(compiled).value(), std::move(model).value().costs, model_of,
+             request.micro_batches, what_if_percent);
+  if (!run.ok()) {
+    return run;
   }
-  run.asked_micro_batches = micro_batches;
-  run.samples_per_mini_batch = workload.samples_per_mini_batch(micro_batches);
-  run.timeline = simulator::simulate(run.schedule, run.costs);
-  ir::Result<simulator::SteadyState> steady = simulator::steady_state(
-      {.mini_batches = mini_batches, .longest_period = longest_period(run.schedule)},
-      [&](std::uint32_t n) -> ir::Result<ir::Nanos> {
-        const ir::Result<ir::Schedule> longer = compiled(n);
-        if (!longer.ok()) {
-          return longer.error();
-        }
-        if (ir::Status priced = scheduler::check_costs(run.costs, longer.value()); !priced.ok()) {
-          return priced.error();
-        }
-        return ir::makespan(simulator::simulate(longer.value(), run.costs));
-      });
-  if (!steady.ok()) {
-    return steady.error();
+  if (run.value().summary.steady.note) {
+    run.value().notes.push_back(fmt::format("{}, T = {}: {}", policy.name, request.micro_batches,
+                                            *run.value().summary.steady.note));
   }
-  run.steady = std::move(steady).value();
-  if (run.steady.note) {
-    run.notes.push_back(
-        fmt::format("{}, T = {}: {}", policy.name, micro_batches, *run.steady.note));
-  }
-  if (policy.whole_mini_batch && micro_batches > 1) {
-    run.notes.push_back(fmt::format(
-        "{} works on whole mini-batches: it runs with T = 1 at the same mini-batch size",
+  if (policy.whole_mini_batch && request.micro_batches > 1) {
+    run.value().notes.push_back(fmt::format(
+        "{} works on whole mini-batches: it runs with T = 1 at the same mini-batch size (in "
+        "brackets: the T asked for)",
         policy.name));
   }
-  measure(run);
   return run;
 }
 
 ir::Result<Simulation> simulate_schedule(const Workload& workload,
                                          ir::Schedule schedule,
-                                         scheduler::Extrapolation extrapolation) {
+                                         scheduler::Extrapolation extrapolation,
+                                         const std::optional<double>& what_if_percent) {
   const std::uint32_t micro_batches = schedule.micro_batches;
-  ir::Result<scheduler::StagedModel> model =
-      staged_model(workload, micro_batches, {.extrapolation = extrapolation});
+  const ModelOf model_of = [micro_batches, extrapolation](const Workload& changed) {
+    return staged_model(changed, micro_batches, {.extrapolation = extrapolation});
+  };
+  ir::Result<scheduler::StagedModel> model = model_of(workload);
   if (!model.ok()) {
     return model.error();
   }
-  Simulation run;
-  run.schedule = std::move(schedule);
-  run.costs = std::move(model).value().costs;
-  if (ir::Status priced = scheduler::check_costs(run.costs, run.schedule); !priced.ok()) {
-    return priced.error();
+  ir::Result<Simulation> run =
+      answer(workload, CompiledRun(std::move(schedule)), std::move(model).value().costs, model_of,
+             micro_batches, what_if_percent);
+  if (run.ok()) {
+    run.value().notes.push_back(*run.value().summary.steady.note);
   }
-  run.asked_micro_batches = micro_batches;
-  run.samples_per_mini_batch = workload.samples_per_mini_batch(micro_batches);
-  run.timeline = simulator::simulate(run.schedule, run.costs);
-  run.steady.note = "a schedule from a file has one length, so no steady state is looked for";
-  run.notes.push_back(*run.steady.note);
-  measure(run);
   return run;
 }
 
@@ -168,7 +151,7 @@ ir::Result<std::string> trace_of(const Workload& workload, const Simulation& run
                            run.schedule.stages.size(), run.schedule.micro_batches);
   info.facts = {{"model", workload.profile.name},
                 {"profile", workload.profile.provenance},
-                {"batch_size", std::to_string(run.samples_per_mini_batch)}};
+                {"batch_size", std::to_string(run.summary.samples_per_mini_batch)}};
   info.layers = workload.layers_by_stage();
   std::vector<traces::CounterSeries> counters = memory_counters(run.memory);
   for (traces::CounterSeries& series : traces::weight_counters(run.schedule, run.timeline)) {

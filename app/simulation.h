@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "app/run_summary.h"
 #include "app/simulate_arguments.h"
+#include "app/what_if.h"
 #include "app/workload.h"
 
 #include "ir/schedule.h"
@@ -18,7 +20,6 @@
 #include "simulator/memory.h"
 #include "simulator/metrics.h"
 #include "simulator/staleness.h"
-#include "simulator/steady_state.h"
 #include "traces/chrome_trace.h"
 
 namespace xpipe::app {
@@ -27,32 +28,36 @@ struct Simulation {
   ir::Schedule schedule;
   scheduler::CostModel costs;
   ir::Timeline timeline;
-  std::uint32_t asked_micro_batches = 1;  ///< differs from the schedule's for whole mini-batches
-  std::uint32_t samples_per_mini_batch = 1;
+  RunSummary summary;
   simulator::Metrics metrics;
-  simulator::SteadyState steady;
-  std::optional<double> samples_per_s;  ///< in steady state, else over the whole run
   std::vector<simulator::StageStaleness> staleness;
   std::vector<std::uint32_t> in_flight;
   std::vector<simulator::DeviceMemory> memory;
   simulator::CriticalPath critical_path;
+  std::optional<WhatIf> what_if;
   std::vector<std::string> notes;
 };
 
-/// One policy at one T.
+/// One policy at one T; with `what_if_percent`, what would make it faster, too.
 [[nodiscard]] ir::Result<Simulation> simulate_policy(const Workload& workload,
-                                                     const RunRequest& request);
+                                                     const RunRequest& request,
+                                                     const std::optional<double>& what_if_percent);
 
 /// A schedule that is there already; it has one length, so no steady state is looked for.
-[[nodiscard]] ir::Result<Simulation> simulate_schedule(const Workload& workload,
-                                                       ir::Schedule schedule,
-                                                       scheduler::Extrapolation extrapolation);
+[[nodiscard]] ir::Result<Simulation> simulate_schedule(
+    const Workload& workload,
+    ir::Schedule schedule,
+    scheduler::Extrapolation extrapolation,
+    const std::optional<double>& what_if_percent);
 
 /// For people: one row a run, then the notes, each once.
 [[nodiscard]] std::string to_table(const Workload& workload, const std::vector<Simulation>& runs);
 
-/// `"format": "xpipe.simulation"`; the keys are docs/formats.md's.
-[[nodiscard]] std::string to_json(const Workload& workload, const std::vector<Simulation>& runs);
+/// `"format": "xpipe.simulation"`; the keys are docs/formats.md's. With `memory_over_time` the
+/// whole curve of each device, too.
+[[nodiscard]] std::string to_json(const Workload& workload,
+                                  const std::vector<Simulation>& runs,
+                                  bool memory_over_time);
 
 /// Memory over time by device, for a trace.
 [[nodiscard]] std::vector<traces::CounterSeries> memory_counters(

@@ -1,4 +1,5 @@
 #include "app/simulation.h"
+#include "app/what_if.h"
 #include <nlohmann/json.hpp>
 
 #include "ir/text.h"
@@ -56,7 +57,8 @@ Json links_json(const Simulation& run) {
                      {"to", ir::index_of(link.to)},
                      {"transfers", link.transfers},
                      {"bytes", link.bytes},
-                     {"busy_ns", link.busy}});
+                     {"busy_ns", link.busy},
+                     {"utilization", link.utilization}});
   }
   return links;
 }
@@ -71,60 +73,93 @@ Json critical_path_json(const Simulation& run) {
   return path;
 }
 
-Json critical_share_json(const Simulation& run) {
-  Json share = Json::object();
+/// `value(ns)` for each kind of task on the path, and for the latency of messages.
+template <typename Value>
+Json by_kind_json(const Simulation& run, Value&& value) {
+  Json json = Json::object();
   for (std::size_t kind = 0; kind < ir::kTaskKinds; ++kind) {
     if (run.critical_path.by_kind[kind] > 0) {
-      share[std::string(ir::kind_name(static_cast<ir::TaskKind>(kind)))] =
-          run.critical_path.by_kind[kind];
+      json[std::string(ir::kind_name(static_cast<ir::TaskKind>(kind)))] =
+          value(run.critical_path.by_kind[kind]);
     }
   }
   if (run.critical_path.latency > 0) {
-    share["latency"] = run.critical_path.latency;
+    json["latency"] = value(run.critical_path.latency);
   }
-  return share;
+  return json;
 }
 
-Json run_json(const Workload& workload, const Simulation& run) {
-  Json options = Json::object();
-  for (const auto& [name, value] : run.schedule.options) {
-    options[name] = value;
+Json critical_times_json(const Simulation& run) {
+  return by_kind_json(run, [](ir::Nanos time) { return time; });
+}
+
+Json critical_shares_json(const Simulation& run) {
+  return by_kind_json(run, [&run](ir::Nanos time) {
+    return static_cast<double>(time) / static_cast<double>(run.metrics.makespan);
+  });
+}
+
+/// Column by column: times, then each kind's bytes from that time on.
+Json memory_json(const simulator::DeviceMemory& memory) {
+  Json json = {{"time_ns", Json::array()}};
+  for (std::size_t kind = 0; kind < simulator::kMemoryKinds; ++kind) {
+    json[std::string(simulator::memory_kind_name(static_cast<simulator::MemoryKind>(kind)))] =
+        Json::array();
   }
-  Json json = {{"policy", run.schedule.policy},
-               {"options", options},
-               {"stages", run.schedule.stages.size()},
-               {"partition", workload.partition},
-               {"micro_batches", run.schedule.micro_batches},
-               {"asked_micro_batches", run.asked_micro_batches},
-               {"mini_batches", run.schedule.mini_batches},
-               {"batch_size", run.samples_per_mini_batch},
-               {"tasks", run.schedule.tasks.size()},
-               {"makespan_ns", run.metrics.makespan}};
-  if (const auto steady = run.steady.ns_per_mini_batch()) {
-    json["steady_ns_per_mini_batch"] = *steady;
-    json["steady_period"] = run.steady.period;
-    json["steady_period_ns"] = run.steady.period_ns;
+  for (const simulator::MemoryPoint& point : memory.curve) {
+    json["time_ns"].push_back(point.time);
+    for (std::size_t kind = 0; kind < simulator::kMemoryKinds; ++kind) {
+      json[std::string(simulator::memory_kind_name(static_cast<simulator::MemoryKind>(kind)))]
+          .push_back(point.bytes[kind]);
+    }
   }
-  if (run.samples_per_s) {
-    json["samples_per_s"] = *run.samples_per_s;
+  return json;
+}
+
+Json what_if_json(const WhatIf& what_if) {
+  Json rows = Json::array();
+  for (const WhatIfRow& row : what_if.rows) {
+    Json json = {{"target", target_name(row.target)},
+                 {"name", row.name},
+                 {"makespan_ns", row.makespan},
+                 {"makespan_speed_up", row.makespan_speed_up}};
+    if (row.steady_speed_up.has_value()) {
+      json["steady_ns_per_mini_batch"] = *row.steady.ns_per_mini_batch();
+      json["steady_speed_up"] = *row.steady_speed_up;
+    }
+    json["critical_path_share"] = row.path_share;
+    rows.push_back(std::move(json));
   }
-  json["bubble_of_total"] = run.metrics.bubble_of_total;
-  json["bubble_of_ideal"] = run.metrics.bubble_of_ideal;
-  json["bubble_of_longest"] = run.metrics.bubble_of_longest;
+  return {{"percent", what_if.percent}, {"rows", std::move(rows)}};
+}
+
+Json run_json(const Simulation& run, bool memory_over_time) {
+  Json json = to_json(run.summary);
   json["devices"] = devices_json(run);
+  if (memory_over_time) {
+    for (std::size_t d = 0; d < run.memory.size(); ++d) {
+      json["devices"][d]["memory_over_time"] = memory_json(run.memory[d]);
+    }
+  }
   json["transfers"] = run.metrics.transfers;
   json["transfer_bytes"] = run.metrics.bytes;
   json["links"] = links_json(run);
   json["staleness"] = staleness_json(run);
   json["critical_path"] = critical_path_json(run);
-  json["critical_path_ns_by_kind"] = critical_share_json(run);
+  json["critical_path_ns_by_kind"] = critical_times_json(run);
+  json["critical_path_share_by_kind"] = critical_shares_json(run);
+  if (run.what_if.has_value()) {
+    json["what_if"] = what_if_json(*run.what_if);
+  }
   json["notes"] = run.notes;
   return json;
 }
 
 }  // namespace
 
-std::string to_json(const Workload& workload, const std::vector<Simulation>& runs) {
+std::string to_json(const Workload& workload,
+                    const std::vector<Simulation>& runs,
+                    bool memory_over_time) {
   Json document = {{"format", "xpipe.simulation"},
                    {"version", 1},
                    {"profile",
@@ -133,7 +168,7 @@ std::string to_json(const Workload& workload, const std::vector<Simulation>& run
                      {"samples", workload.profile.samples}}},
                    {"runs", Json::array()}};
   for (const Simulation& run : runs) {
-    document["runs"].push_back(run_json(workload, run));
+    document["runs"].push_back(run_json(run, memory_over_time));
   }
   return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -114,11 +114,13 @@ LinkUse use_of(const ir::Schedule& schedule, const ir::Lane& lane, const ir::Tim
 
 void add_bubbles(Metrics& metrics) {
   Nanos busy = 0;
+  Nanos exposed = 0;
   const DeviceUse* longest = nullptr;
   const auto length = [](const DeviceUse& use) { return use.last_end - use.first_start; };
   for (DeviceUse& device : metrics.devices) {
     device.utilization = ratio(device.busy, metrics.makespan);
     busy += device.busy;
+    exposed += device.exposed_communication;
     if (longest == nullptr || length(device) > length(*longest)) {
       longest = &device;
     }
@@ -126,6 +128,7 @@ void add_bubbles(Metrics& metrics) {
   const Nanos total = static_cast<Nanos>(metrics.devices.size()) * metrics.makespan;
   metrics.bubble_of_total = ratio(total - busy, total);
   metrics.bubble_of_ideal = ratio(total - busy, busy);
+  metrics.exposed_of_total = ratio(exposed, total);
   if (longest != nullptr) {
     metrics.bubble_of_longest = ratio(length(*longest) - longest->busy, length(*longest));
   }
@@ -151,6 +154,9 @@ Metrics measure(const ir::Schedule& schedule, const ir::Timeline& timeline) {
       case ir::LaneKind::Receive:  // counted where they are sent
         break;
     }
+  }
+  for (LinkUse& link : metrics.links) {
+    link.utilization = ratio(link.busy, metrics.makespan);
   }
   add_bubbles(metrics);
   return metrics;

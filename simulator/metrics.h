@@ -29,6 +29,7 @@ struct LinkUse {
   std::uint64_t transfers = 0;
   ir::Bytes bytes = 0;  ///< unknown bytes count as 0
   ir::Nanos busy = 0;
+  double utilization = 0.0;  ///< busy over makespan; 0 when nothing takes time
 
   bool operator==(const LinkUse&) const = default;
 };
@@ -47,6 +48,8 @@ struct Metrics {
   /// 1 - busy / (last end - first start) of the device with the longest such span (of equals the
   /// first): the zero-bubble paper's.
   double bubble_of_longest = 0.0;
+  /// Exposed communication of all devices over devices * makespan: a part of bubble_of_total.
+  double exposed_of_total = 0.0;
 };
 
 /// Requires: a legal schedule and a timeline of it, planned or measured.

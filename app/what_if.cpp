@@ -1,0 +1,394 @@
+#include "app/what_if.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "ir/cluster.h"
+#include "ir/task.h"
+
+namespace xpipe::app {
+
+namespace {
+
+using ir::DeviceId;
+using ir::index_of;
+using ir::Nanos;
+using DevicePair = std::pair<DeviceId, DeviceId>;
+
+Nanos faster(Nanos time, double factor) {
+  return static_cast<Nanos>(std::floor(static_cast<double>(time) / factor + 0.5));
+}
+
+void speed_up_passes(scheduler::StageCosts& stage, double factor) {
+  const Nanos backward = faster(stage.backward_input + stage.backward_weight, factor);
+  stage.forward = faster(stage.forward, factor);
+  stage.backward_input = std::min(faster(stage.backward_input, factor), backward);
+  stage.backward_weight = backward - stage.backward_input;
+}
+
+bool is_pass(ir::TaskKind kind) {
+  switch (kind) {
+    case ir::TaskKind::Forward:
+    case ir::TaskKind::Backward:
+    case ir::TaskKind::BackwardInput:
+    case ir::TaskKind::BackwardWeight:
+    case ir::TaskKind::Recompute:
+      return true;
+    case ir::TaskKind::Predict:
+    case ir::TaskKind::Step:
+    case ir::TaskKind::Stash:
+    case ir::TaskKind::Release:
+    case ir::TaskKind::Send:
+    case ir::TaskKind::Receive:
+    case ir::TaskKind::AllReduce:
+      return false;
+  }
+  return false;
+}
+
+/// A part of the critical path: a task, or the flight of a message after its send.
+struct PathPart {
+  const ir::Task& task;
+  const ir::Lane& lane;
+  bool in_flight = false;
+};
+
+/// One thing made faster.
+struct Change {
+  WhatIfTarget target = WhatIfTarget::Device;
+  std::string name;
+  std::function<ir::Result<scheduler::CostModel>()> costs;
+  std::function<Nanos(const PathPart&, Nanos time)> on_path;  ///< how much of the part it is about
+};
+
+class Changes {
+ public:
+  Changes(const ir::Schedule& schedule, const WhatIfBase& base, double factor)
+      : schedule_(schedule), base_(base), factor_(factor) {}
+
+  std::vector<Change> take() && {
+    add_devices();
+    add_stages();
+    add_links();
+    add_kinds();
+    return std::move(changes_);
+  }
+
+ private:
+  using EditCluster = std::function<void(ir::Cluster&)>;
+  using EditCosts = std::function<void(scheduler::CostModel&)>;
+
+  /// The costs on an edited cluster.
+  [[nodiscard]] std::function<ir::Result<scheduler::CostModel>()> with_cluster(
+      EditCluster edit) const {
+    return [this, edit = std::move(edit)]() -> ir::Result<scheduler::CostModel> {
+      Workload changed = base_.workload;
+      edit(changed.cluster);
+      ir::Result<scheduler::StagedModel> model = base_.model_of(changed);
+      if (!model.ok()) {
+        return model.error();
+      }
+      return std::move(model).value().costs;
+    };
+  }
+
+  [[nodiscard]] std::function<ir::Result<scheduler::CostModel>()> with_costs(EditCosts edit) const {
+    return [this, edit = std::move(edit)]() -> ir::Result<scheduler::CostModel> {
+      scheduler::CostModel changed = base_.costs;
+      edit(changed);
+      return changed;
+    };
+  }
+
+  /// The stages with a pass on each compute lane, by device.
+  [[nodiscard]] std::map<DeviceId, std::set<ir::StageId>> stages_by_device() const {
+    std::map<DeviceId, std::set<ir::StageId>> stages;
+    for (const ir::Lane& lane : schedule_.lanes) {
+      for (const ir::TaskId id : lane.order) {
+        if (is_pass(schedule_.task(id).kind())) {
+          stages[lane.device].insert(schedule_.task(id).stage);
+        }
+      }
+    }
+    return stages;
+  }
+
+  void add_devices() {
+    for (const auto& [device, stages] : stages_by_device()) {
+      std::vector<std::uint32_t> numbers;
+      for (const ir::StageId stage : stages) {
+        numbers.push_back(index_of(stage));
+      }
+      changes_.push_back({WhatIfTarget::Device,
+                          fmt::format("device {} (stage{} {})", index_of(device),
+                                      numbers.size() == 1 ? "" : "s", fmt::join(numbers, ", ")),
+                          with_cluster([device = device, f = factor_](ir::Cluster& cluster) {
+                            cluster.devices[index_of(device)].speed *= f;
+                          }),
+                          [device = device](const PathPart& part, Nanos time) {
+                            return is_pass(part.task.kind()) && part.lane.device == device ? time
+                                                                                           : 0;
+                          }});
+    }
+  }
+
+  /// Stages that share a device with others, or have several.
+  void add_stages() {
+    const auto by_device = stages_by_device();
+    std::map<ir::StageId, std::uint32_t> devices_of;
+    std::set<ir::StageId> sharing;
+    for (const auto& [device, stages] : by_device) {
+      for (const ir::StageId stage : stages) {
+        if (++devices_of[stage] > 1 || stages.size() > 1) {
+          sharing.insert(stage);
+        }
+      }
+    }
+    for (const ir::StageId stage : sharing) {
+      changes_.push_back({WhatIfTarget::Stage, fmt::format("stage {}", index_of(stage)),
+                          with_costs([stage, f = factor_](scheduler::CostModel& costs) {
+                            speed_up_passes(costs.stages[index_of(stage)], f);
+                            for (scheduler::ReplicaCosts& replica : costs.replicas) {
+                              if (replica.stage == stage) {
+                                speed_up_passes(replica.costs, f);
+                              }
+                            }
+                          }),
+                          [stage](const PathPart& part, Nanos time) {
+                            return is_pass(part.task.kind()) && part.task.stage == stage ? time : 0;
+                          }});
+    }
+  }
+
+  void make_faster(ir::LinkSpec& link) const {
+    if (link.bandwidth_bytes_per_s.has_value()) {
+      *link.bandwidth_bytes_per_s *= factor_;
+    }
+    link.latency = faster(link.latency, factor_);
+  }
+
+  /// The entry of the cluster's links that `pair` goes over; nullopt: the default link.
+  [[nodiscard]] std::optional<std::size_t> entry_of(const DevicePair& pair) const {
+    const std::vector<ir::Link>& links = base_.workload.cluster.links;
+    for (std::size_t i = 0; i < links.size(); ++i) {
+      const DevicePair there{links[i].from, links[i].to};
+      if (there == pair || (links[i].symmetric && there == DevicePair{pair.second, pair.first})) {
+        return i;
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// One change for each entry of the cluster and, of the default link, for each pair of devices.
+  void add_links() {
+    std::map<std::pair<DevicePair, std::optional<std::size_t>>, std::set<DevicePair>> groups;
+    for (const scheduler::LinkCosts& link : base_.costs.links) {
+      groups[{std::minmax(link.from, link.to), entry_of({link.from, link.to})}].insert(
+          {link.from, link.to});
+    }
+    for (const auto& [key, pairs] : groups) {
+      const DevicePair first = *pairs.begin();
+      const char* arrow = pairs.size() > 1 ? "<>" : ">";
+      changes_.push_back(
+          {WhatIfTarget::Link,
+           fmt::format("link {}{}{}", index_of(first.first), arrow, index_of(first.second)),
+           with_cluster([this, entry = key.second, pairs = pairs](ir::Cluster& cluster) {
+             if (entry.has_value()) {
+               make_faster(cluster.links[*entry].spec);
+               return;
+             }
+             for (const DevicePair& pair : pairs) {
+               ir::Link link{.from = pair.first, .to = pair.second, .symmetric = false, .spec = {}};
+               link.spec = *cluster.default_link;
+               make_faster(link.spec);
+               cluster.links.push_back(link);
+             }
+           }),
+           [pairs = pairs](const PathPart& part, Nanos time) {
+             return part.lane.kind == ir::LaneKind::Send &&
+                            pairs.contains({part.lane.device, part.lane.peer})
+                        ? time
+                        : 0;
+           }});
+    }
+  }
+
+  template <typename Edit>
+  [[nodiscard]] EditCluster every_link(Edit edit) const {
+    return [edit](ir::Cluster& cluster) {
+      for (ir::Link& link : cluster.links) {
+        edit(link.spec);
+      }
+      if (cluster.default_link.has_value()) {
+        edit(*cluster.default_link);
+      }
+    };
+  }
+
+  void add_kinds() {
+    const double f = factor_;
+    const auto& links = base_.costs.links;
+    const bool several = links.size() > 2;
+    if (several && std::ranges::any_of(links, [](const scheduler::LinkCosts& link) {
+          return link.spec.bandwidth_bytes_per_s.has_value();
+        })) {
+      changes_.push_back({WhatIfTarget::Bandwidth, "bandwidth of every link",
+                          with_cluster(every_link([f](ir::LinkSpec& link) {
+                            if (link.bandwidth_bytes_per_s.has_value()) {
+                              *link.bandwidth_bytes_per_s *= f;
+                            }
+                          })),
+                          [](const PathPart& part, Nanos time) {
+                            return part.lane.kind == ir::LaneKind::Send && !part.in_flight ? time
+                                                                                           : 0;
+                          }});
+    }
+    if (several && std::ranges::any_of(links, [](const scheduler::LinkCosts& link) {
+          return link.spec.latency > 0;
+        })) {
+      changes_.push_back(
+          {WhatIfTarget::Latency, "latency of every link",
+           with_cluster(
+               every_link([f](ir::LinkSpec& link) { link.latency = faster(link.latency, f); })),
+           [](const PathPart& part, Nanos time) { return part.in_flight ? time : 0; }});
+    }
+    if (std::ranges::any_of(base_.workload.cluster.devices, [](const ir::DeviceSpec& device) {
+          return device.memory_bandwidth_bytes_per_s.has_value();
+        })) {
+      changes_.push_back({WhatIfTarget::MemoryBandwidth,
+                          "memory bandwidth of every device (steps, predictions, stashes)",
+                          with_cluster([f](ir::Cluster& cluster) {
+                            for (ir::DeviceSpec& device : cluster.devices) {
+                              if (device.memory_bandwidth_bytes_per_s.has_value()) {
+                                *device.memory_bandwidth_bytes_per_s *= f;
+                              }
+                            }
+                          }),
+                          [](const PathPart& part, Nanos time) {
+                            return part.lane.kind == ir::LaneKind::Compute &&
+                                           !is_pass(part.task.kind())
+                                       ? time
+                                       : 0;
+                          }});
+    }
+    add_overhead();
+  }
+
+  void add_overhead() {
+    const scheduler::CostModel& costs = base_.costs;
+    if (costs.task_overhead == 0 &&
+        std::ranges::all_of(costs.launch_overhead, [](Nanos ns) { return ns == 0; })) {
+      return;
+    }
+    changes_.push_back({WhatIfTarget::TaskOverhead, "overhead of every task",
+                        with_costs([f = factor_](scheduler::CostModel& changed) {
+                          changed.task_overhead = faster(changed.task_overhead, f);
+                          for (Nanos& launch : changed.launch_overhead) {
+                            launch = faster(launch, f);
+                          }
+                        }),
+                        [&costs](const PathPart& part, Nanos time) {
+                          if (part.lane.kind != ir::LaneKind::Compute) {
+                            return Nanos{0};
+                          }
+                          const std::size_t device = index_of(part.lane.device);
+                          const Nanos launch = device < costs.launch_overhead.size()
+                                                   ? costs.launch_overhead[device]
+                                                   : 0;
+                          return std::min(time, costs.task_overhead + launch);
+                        }});
+  }
+
+  const ir::Schedule& schedule_;
+  const WhatIfBase& base_;
+  double factor_;
+  std::vector<Change> changes_;
+};
+
+double share_of_path(const Change& change, const ir::Schedule& schedule, const WhatIfBase& base) {
+  Nanos sum = 0;
+  const std::vector<ir::Span>& path = base.path.tasks;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const ir::Task& task = schedule.task(path[i].task);
+    const ir::Lane& lane = schedule.lane(task.lane);
+    sum += change.on_path({task, lane, false}, path[i].end - path[i].start);
+    if (i + 1 < path.size() && path[i + 1].start > path[i].end) {
+      sum += change.on_path({task, lane, true}, path[i + 1].start - path[i].end);
+    }
+  }
+  return base.makespan > 0 ? static_cast<double>(sum) / static_cast<double>(base.makespan) : 0.0;
+}
+
+double speed_up(double before, double after) {
+  return after > 0.0 ? before / after - 1.0 : 0.0;
+}
+
+std::optional<double> steady_speed_up(const simulator::SteadyState& before,
+                                      const simulator::SteadyState& after) {
+  if (!before.found() || !after.found()) {
+    return std::nullopt;
+  }
+  // Both sides over the same number of mini-batches, so that equal times give 0 exactly.
+  return speed_up(static_cast<double>(before.period_ns) * after.period,
+                  static_cast<double>(after.period_ns) * before.period);
+}
+
+}  // namespace
+
+std::string_view target_name(WhatIfTarget target) {
+  switch (target) {
+    case WhatIfTarget::Device:
+      return "device";
+    case WhatIfTarget::Stage:
+      return "stage";
+    case WhatIfTarget::Link:
+      return "link";
+    case WhatIfTarget::Bandwidth:
+      return "bandwidth";
+    case WhatIfTarget::Latency:
+      return "latency";
+    case WhatIfTarget::MemoryBandwidth:
+      return "memory-bandwidth";
+    case WhatIfTarget::TaskOverhead:
+      return "task-overhead";
+  }
+  return "unknown";
+}
+
+ir::Result<WhatIf> what_if(CompiledRun& run, const WhatIfBase& base, double percent) {
+  const ir::Schedule& schedule = run.schedule();
+  WhatIf answer{.percent = percent, .rows = {}};
+  run.keep_all();
+  for (const Change& change : Changes(schedule, base, 1.0 + percent / 100.0).take()) {
+    const ir::Result<scheduler::CostModel> costs = change.costs();
+    if (!costs.ok()) {
+      return costs.error();
+    }
+    ir::Result<Replayed> replayed = run.replay(costs.value());
+    if (!replayed.ok()) {
+      return replayed.error();
+    }
+    WhatIfRow row;
+    row.target = change.target;
+    row.name = change.name;
+    row.makespan = ir::makespan(replayed.value().timeline);
+    row.makespan_speed_up =
+        speed_up(static_cast<double>(base.makespan), static_cast<double>(row.makespan));
+    row.steady_speed_up = steady_speed_up(base.steady, replayed.value().steady);
+    row.steady = std::move(replayed).value().steady;
+    row.path_share = share_of_path(change, schedule, base);
+    answer.rows.push_back(std::move(row));
+  }
+  std::ranges::stable_sort(answer.rows, std::greater<>(), [](const WhatIfRow& row) {
+    return std::pair(row.steady_speed_up.value_or(row.makespan_speed_up), row.makespan_speed_up);
+  });
+  return answer;
+}
+
+}  // namespace xpipe::app
