@@ -36,12 +36,14 @@ std::vector<bool> trunk_of(const LayerGraph& graph) {
 }
 
 /// By node: the first node of its group.
-std::vector<Node> groups_of(const LayerGraph& graph, Compression compression) {
+std::vector<Node> groups_of(const LayerGraph& graph, Compression compression, ir::Nanos longest) {
   const std::vector<bool> trunk = trunk_of(graph);
   std::vector<Node> group(graph.nodes.size());
-  std::optional<Node> region;  // the first node past the last trunk node
+  std::vector<ir::Nanos> time(graph.nodes.size());  // of the group so far, by its first node
+  std::optional<Node> region;                       // the first node past the last trunk node
   for (Node n = 0; n < group.size(); ++n) {
     group[n] = n;
+    time[n] = graph.nodes[n].time;
     if (trunk[n]) {
       region.reset();  // all that the trunk node leads to stands behind it
     } else if (compression == Compression::Regions) {
@@ -49,8 +51,10 @@ std::vector<Node> groups_of(const LayerGraph& graph, Compression compression) {
       group[n] = *region;
     } else if (compression == Compression::Branches && graph.previous[n].size() == 1) {
       const Node before = graph.previous[n].front();
-      if (!trunk[before] && graph.next[before].size() == 1) {
+      if (!trunk[before] && graph.next[before].size() == 1 &&
+          time[group[before]] <= longest - time[n]) {
         group[n] = group[before];
+        time[group[n]] += time[n];
       }
     }
   }
@@ -72,8 +76,8 @@ std::string_view compression_name(Compression compression) {
   return "";
 }
 
-LayerGraph compressed(const LayerGraph& graph, Compression compression) {
-  const std::vector<Node> group = groups_of(graph, compression);
+LayerGraph compressed(const LayerGraph& graph, Compression compression, ir::Nanos longest) {
+  const std::vector<Node> group = groups_of(graph, compression, longest);
   LayerGraph result{.nodes = {}, .next = {}, .previous = {}, .inputs = graph.inputs};
   std::vector<Node> place(group.size());  // by the first node of a group
   std::vector<ir::LayerEdge> edges;
@@ -106,16 +110,25 @@ LayerGraph compressed(const LayerGraph& graph, Compression compression) {
 }
 
 Cuts bounded_antichains(const LayerGraph& graph, std::size_t most) {
-  for (const Compression compression : {Compression::None, Compression::Branches}) {
-    LayerGraph smaller = compressed(graph, compression);
+  if (auto all = antichains(graph, most)) {
+    return {.antichains = std::move(*all), .graph = graph};
+  }
+  constexpr int kFinest = 16;
+  ir::Nanos whole = 0;
+  for (const GraphNode& node : graph.nodes) {
+    whole += node.time;
+  }
+  for (int halvings = kFinest; halvings >= 0; --halvings) {
+    const ir::Nanos longest = whole >> halvings;
+    LayerGraph smaller = compressed(graph, Compression::Branches, longest);
     if (auto found = antichains(smaller, most)) {
-      return {std::move(*found), std::move(smaller), compression};
+      return {std::move(*found), std::move(smaller), Compression::Branches, longest};
     }
   }
   LayerGraph chain = compressed(graph, Compression::Regions);
   auto found = antichains(chain, chain.nodes.size() + 1);
   XPIPE_CHECK(found.has_value()) << "a chain has as many antichains as nodes";
-  return {std::move(*found), std::move(chain), Compression::Regions};
+  return {std::move(*found), std::move(chain), Compression::Regions, whole};
 }
 
 }  // namespace xpipe::scheduler

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -26,18 +27,22 @@ enum class Compression : std::uint8_t { None, Branches, Regions };
 /// "none", "branches", "regions".
 [[nodiscard]] std::string_view compression_name(Compression compression);
 
-/// Times, saved bytes and parameters of a group add up; its output is what leaves it.
-[[nodiscard]] LayerGraph compressed(const LayerGraph& graph, Compression compression);
+/// Times, saved bytes and parameters of a group add up; its output is what leaves it. `longest` is
+/// for branches: the time of a group of several nodes, at most.
+[[nodiscard]] LayerGraph compressed(const LayerGraph& graph,
+                                    Compression compression,
+                                    ir::Nanos longest = std::numeric_limits<ir::Nanos>::max());
 
 /// The antichains of a graph, compressed no more than it takes.
 struct Cuts {
   std::vector<Antichain> antichains;
   LayerGraph graph;  ///< what they are of
   Compression compression = Compression::None;
+  ir::Nanos longest = 0;  ///< of a group of several nodes
 };
 
-/// At most `most` antichains where grouping can achieve it: `regions` leaves at most as many as
-/// there are nodes.
+/// At most `most` antichains, or as many as `regions` leaves, at most one a node. Branches are
+/// grouped by the whole network's time / 2^n for the largest n that will do.
 [[nodiscard]] Cuts bounded_antichains(const LayerGraph& graph, std::size_t most);
 
 }  // namespace xpipe::scheduler

@@ -206,7 +206,7 @@ std::vector<std::vector<std::uint32_t>> states_before(const std::vector<Antichai
   return before;
 }
 
-ir::Status check_request(const PipedreamRequest& request) {
+ir::Status check_pipedream_request(const PipedreamRequest& request) {
   ir::Error error{.kind = ir::ErrorKind::Usage, .diagnostics = {}};
   const auto fault = [&error](std::string where, std::string message) {
     error.diagnostics.push_back({"plan", std::move(where), std::move(message)});
@@ -235,7 +235,7 @@ ir::Status check_request(const PipedreamRequest& request) {
 
 ir::Result<PipedreamPlan> pipedream_plan(const std::vector<Antichain>& states,
                                          const PipedreamRequest& request) {
-  if (ir::Status status = check_request(request); !status.ok()) {
+  if (ir::Status status = check_pipedream_request(request); !status.ok()) {
     return status.error();
   }
   const std::vector<std::vector<std::uint32_t>> before = states_before(states);

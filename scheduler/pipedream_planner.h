@@ -9,10 +9,11 @@
 //   A(j, m) = min over i < j, m' < m of max(A(i, m - m'), stage(i+1..j on m'), transfer after i);
 //   A(j, m) = stage(0..j on m) is the base.
 //
-// T: forward and backward of the layers; P: their parameter bytes; a: bytes that leave layer i; bw:
-// bytes/s. Code is the repository's optimizer_graph_hierarchical.py: layers are antichains, and
-// levels nest (GPUs in machines in racks): a level's unit is the best pipeline of the level below.
-// Paper is arXiv 1806.03377, section 3.2, over the same antichains.
+// (Code counts 2 a / (bw m) for what a stage sends, too, by its own m, but not for the first
+// stage.) T: forward and backward of the layers; P: their parameter bytes; a: bytes that leave
+// layer i; bw: bytes/s. Code is the repository's optimizer_graph_hierarchical.py: layers are
+// antichains, and levels nest (GPUs in machines in racks): a level's unit is the best pipeline of
+// the level below. Paper is arXiv 1806.03377, section 3.2, over the same antichains.
 //
 // Both know nothing of latency, duplex or several links, and price all-reduce by their own formula:
 // simulate what they propose. Arithmetic is binary64 over exact integer sums. Of equal plans that
