@@ -303,6 +303,75 @@ TEST_CASE("trainer: how predictions extrapolate follows the schedule unless the 
   CHECK(nn::prediction_form(config, literal).extrapolation == nn::Extrapolation::SmoothedGradient);
 }
 
+nn::Model built(const std::string& name, std::int64_t channels, std::int64_t side) {
+  ir::Result<nn::Model> model = nn::build_model(name, {}, {channels, side, side}, 10, 1);
+  REQUIRE_MESSAGE(model.ok(), model.error().to_string());
+  return std::move(model.value());
+}
+
+TEST_CASE("models: layers and parameters are the known numbers, and outputs have 10 classes") {
+  struct Case {
+    std::string name;
+    std::int64_t channels;
+    std::int64_t side;
+    std::size_t layers;
+    std::int64_t parameters;
+  };
+
+  // lenet5: 156 + 2416 + 48120 + 10164 + 850. vgg16: 14714688 in the 13 convolutions of 3 channels
+  // (PyTorch's vgg16), 2 x 262656 + 5130; with one channel 1152 fewer.
+  for (const Case& c : {Case{"lenet5", 1, 28, 8, 61706}, Case{"vgg16", 3, 32, 21, 15245130},
+                        Case{"vgg16", 1, 28, 21, 15243978}, Case{"mlp", 1, 28, 8, 200842}}) {
+    CAPTURE(c.name);
+    const nn::Model model = built(c.name, c.channels, c.side);
+    CHECK(model.layers.size() == c.layers);
+    CHECK(nn::parameter_count(model) == c.parameters);
+    torch::Tensor x = torch::zeros({2, c.channels, c.side, c.side});
+    for (const nn::Layer& layer : model.layers) {
+      torch::nn::Sequential module = layer.module;
+      x = module->forward(x);
+      CHECK(x.numel() == 2 * layer.output_size);
+    }
+    CHECK(x.sizes() == torch::IntArrayRef({2, 10}));
+  }
+}
+
+TEST_CASE("models: vgg16 on 32x32 is the workload of bench/: its layers and multiply-adds") {
+  const nn::Model model = built("vgg16", 3, 32);
+  std::string names;
+  std::uint64_t macs = 0;
+  for (const nn::Layer& layer : model.layers) {
+    names += layer.name + " ";
+    macs += layer.name.starts_with("pool") ? 0 : layer.macs;
+  }
+  CHECK(names ==
+        "conv1 conv2 pool1 conv3 conv4 pool2 conv5 conv6 conv7 pool3 conv8 conv9 conv10 pool4 "
+        "conv11 conv12 conv13 pool5 fc1 fc2 fc3 ");
+  CHECK(macs == 313196544 + 2 * 512 * 512 + 512 * 10);
+}
+
+TEST_CASE("models: a layer's first weights depend on the seed and its place alone") {
+  const nn::Model a = built("lenet5", 1, 28);
+  const nn::Model b = built("lenet5", 1, 28);
+  CHECK(same_bits(nn::parameters_of(a.layers), nn::parameters_of(b.layers)));
+  torch::rand({1000});  // torch's own generator plays no part
+  const nn::Model c = built("lenet5", 1, 28);
+  CHECK(same_bits(nn::parameters_of(a.layers), nn::parameters_of(c.layers)));
+  const ir::Result<nn::Model> d = nn::build_model("lenet5", {}, {1, 28, 28}, 10, 2);
+  CHECK_FALSE(same_bits(nn::parameters_of(a.layers), nn::parameters_of(d.value().layers)));
+}
+
+TEST_CASE("models: what they cannot take is a usage error") {
+  CHECK_FALSE(nn::build_model("vgg16", {}, {1, 27, 27}, 10, 1).ok());
+  CHECK_FALSE(nn::build_model("lenet5", {{"depth", "3"}}, {1, 28, 28}, 10, 1).ok());
+  CHECK(nn::build_model("mlp", {{"depth", "2"}}, {3, 5, 4}, 10, 1).ok());
+  for (const std::string bad : {"", "-1", "x", "1.5", "70000", "3 "}) {
+    CHECK_FALSE(nn::build_model("mlp", {{"hidden", bad}}, {1, 28, 28}, 10, 1).ok());
+  }
+  CHECK(nn::model_option_names("mlp") == std::vector<std::string>{"hidden", "depth"});
+  CHECK(nn::model_option_names("vgg16").empty());
+}
+
 TEST_CASE("profiler: a layer a line, with bytes that arithmetic confirms") {
   nn::ProfileRequest request;
   request.model = "lenet5";
