@@ -21,6 +21,7 @@ struct LayerProfile {
   Bytes saved_bytes = 0;             ///< kept from forward to backward
   Bytes saved_for_weight_bytes = 0;  ///< of those, kept until the weight part of a split backward
   Bytes parameter_bytes = 0;
+  Bytes workspace_bytes = 0;  ///< scratch while the layer computes
 
   bool operator==(const LayerProfile&) const = default;
 };

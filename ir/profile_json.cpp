@@ -90,6 +90,7 @@ class Reader {
                        std::to_string(layer.saved_for_weight_bytes));
     }
     layer.parameter_bytes = object.bytes("parameter_bytes", Need::Required).value_or(0);
+    layer.workspace_bytes = object.bytes("workspace_bytes", Need::Optional).value_or(0);
     object.refuse_unknown();
     profile_.layers.push_back(std::move(layer));
   }
@@ -183,7 +184,11 @@ std::string layer_to_json(const LayerProfile& layer) {
   if (layer.saved_for_weight_bytes != layer.saved_bytes) {
     out += ", \"saved_for_weight_bytes\": " + std::to_string(layer.saved_for_weight_bytes);
   }
-  return out + ", \"parameter_bytes\": " + std::to_string(layer.parameter_bytes) + "}";
+  out += ", \"parameter_bytes\": " + std::to_string(layer.parameter_bytes);
+  if (layer.workspace_bytes != 0) {
+    out += ", \"workspace_bytes\": " + std::to_string(layer.workspace_bytes);
+  }
+  return out + "}";
 }
 
 }  // namespace

@@ -9,8 +9,9 @@
 //                "output_bytes": 4096, "saved_bytes": 4096, "parameter_bytes": 1728}, ...],
 //    "edges": [["conv1", "relu1"], ...]}   by name; without it the layers are a chain
 //
-// In place of backward_us a layer may have backward_input_us and backward_weight_us, and beside
-// saved_bytes saved_for_weight_bytes (without it: all of saved_bytes). Times are decimal
+// In place of backward_us a layer may have backward_input_us and backward_weight_us, beside
+// saved_bytes saved_for_weight_bytes (without it: all of saved_bytes), and workspace_bytes (none:
+// 0). Times are decimal
 // microseconds; more than three decimals are rounded half up to a nanosecond.
 #pragma once
 
