@@ -17,8 +17,6 @@ using ir::index_of;
 using ir::Nanos;
 using std::size_t;
 
-constexpr std::uint32_t kNanosPerSecond = 1'000'000'000;
-
 std::string pair_text(DeviceId from, DeviceId to) {
   return std::to_string(index_of(from)) + ">" + std::to_string(index_of(to));
 }
@@ -68,7 +66,7 @@ Nanos work(const CostModel& costs, const ir::Schedule& schedule, const ir::Task&
 /// Adds up in more than 64 bits' worth of range by stopping at the limit.
 class CappedSum {
  public:
-  void add(Nanos value) { sum_ = value > kTooLarge - sum_ ? kTooLarge : sum_ + value; }
+  void add(Nanos value) { sum_ = capped_sum(sum_, value); }
 
   [[nodiscard]] bool is_capped() const { return sum_ == kTooLarge; }
 
@@ -145,9 +143,7 @@ Nanos duration(const CostModel& costs, const ir::Schedule& schedule, const ir::T
   }
   const size_t device = index_of(schedule.lane(task.lane).device);
   const Nanos launch = device < costs.launch_overhead.size() ? costs.launch_overhead[device] : 0;
-  const Nanos overhead =
-      launch > kTooLarge - costs.task_overhead ? kTooLarge : launch + costs.task_overhead;
-  return overhead > kTooLarge - time ? kTooLarge : time + overhead;
+  return capped_sum(time, capped_sum(launch, costs.task_overhead));
 }
 
 bool is_transfer(const ir::Task& from, const ir::Task& to) {

@@ -57,4 +57,8 @@ std::int64_t scale_half_up(std::int64_t value,
   return quotient > kLimit ? kTooLarge : static_cast<std::int64_t>(quotient);
 }
 
+std::int64_t capped_product(std::int64_t value, std::uint32_t count) {
+  return value == kTooLarge ? kTooLarge : scale_half_up(value, count, 1, 1.0);
+}
+
 }  // namespace xpipe::scheduler

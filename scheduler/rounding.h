@@ -21,4 +21,14 @@ inline constexpr std::int64_t kTooLarge = std::numeric_limits<std::int64_t>::max
                                          std::uint64_t denominator,
                                          double divisor);
 
+/// value * count; kTooLarge when it does not fit or `value` is. Requires: value >= 0.
+[[nodiscard]] std::int64_t capped_product(std::int64_t value, std::uint32_t count);
+
+/// a + b, likewise. Requires: a, b >= 0.
+[[nodiscard]] constexpr std::int64_t capped_sum(std::int64_t a, std::int64_t b) {
+  return b > kTooLarge - a ? kTooLarge : a + b;
+}
+
+inline constexpr std::uint32_t kNanosPerSecond = 1'000'000'000;
+
 }  // namespace xpipe::scheduler

@@ -1,13 +1,16 @@
 #include "scheduler/stage_costs.h"
 
 #include <algorithm>
-#include <map>
-#include <optional>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "ir/cluster_json.h"
+#include "scheduler/all_reduce.h"
+#include "scheduler/link_costs.h"
 #include "scheduler/rounding.h"
+#include "scheduler/stage_sums.h"
 
 namespace xpipe::scheduler {
 
@@ -20,50 +23,17 @@ using ir::Nanos;
 using ir::StageId;
 using std::size_t;
 
-constexpr std::uint32_t kNanosPerSecond = 1'000'000'000;
+using Placement = std::vector<std::vector<DeviceId>>;  // by StageId, then replica
 
-/// A sum that stays at kTooLarge once it does not fit.
-std::int64_t capped_sum(std::int64_t a, std::int64_t b) {
-  return b > kTooLarge - a ? kTooLarge : a + b;
-}
-
-std::int64_t capped_product(std::int64_t a, std::uint32_t b) {
-  return scale_half_up(a, b, 1, 1.0);
-}
-
-/// The sums over one stage's layers, for the profile's samples.
-struct StageSums {
-  Nanos forward = 0;
-  Nanos backward_input = 0;
-  Nanos backward = 0;
-  Bytes saved = 0;
-  Bytes saved_for_weight = 0;
-  Bytes parameters = 0;
-};
-
-std::vector<StageId> stage_of_layers(const Partition& layers_per_stage) {
-  std::vector<StageId> stage_of;
-  for (size_t k = 0; k < layers_per_stage.size(); ++k) {
-    stage_of.insert(stage_of.end(), layers_per_stage[k], StageId(static_cast<std::uint16_t>(k)));
+Placement placement_of(const StageCostRequest& request) {
+  if (!request.placement.empty()) {
+    return request.placement;
   }
-  return stage_of;
-}
-
-std::vector<StageSums> sums_by_stage(const ir::Profile& profile,
-                                     const std::vector<StageId>& stage_of,
-                                     size_t stages) {
-  std::vector<StageSums> sums(stages);
-  for (size_t l = 0; l < profile.layers.size(); ++l) {
-    const ir::LayerProfile& layer = profile.layers[l];
-    StageSums& s = sums[index_of(stage_of[l])];
-    s.forward = capped_sum(s.forward, layer.forward);
-    s.backward_input = capped_sum(s.backward_input, layer.backward_input);
-    s.backward = capped_sum(s.backward, capped_sum(layer.backward_input, layer.backward_weight));
-    s.saved = capped_sum(s.saved, layer.saved_bytes);
-    s.saved_for_weight = capped_sum(s.saved_for_weight, layer.saved_for_weight_bytes);
-    s.parameters = capped_sum(s.parameters, layer.parameter_bytes);
+  Placement placement;
+  for (size_t k = 0; k < request.layers_per_stage.size(); ++k) {
+    placement.push_back({DeviceId(static_cast<std::uint16_t>(k))});
   }
-  return sums;
+  return placement;
 }
 
 ir::Status check_request(const ir::Profile& profile,
@@ -96,14 +66,18 @@ ir::Status check_request(const ir::Profile& profile,
           "places " + std::to_string(request.placement.size()) + " stages, there are " +
               std::to_string(stages));
   }
-  const size_t placed = request.placement.empty() ? stages : request.placement.size();
-  for (size_t k = 0; k < placed; ++k) {
-    const size_t device = request.placement.empty() ? k : index_of(request.placement[k]);
-    if (device >= cluster.devices.size()) {
-      fault("placement", "stage " + std::to_string(k),
-            "is placed on device " + std::to_string(device) + ", the cluster has " +
-                std::to_string(cluster.devices.size()) +
-                " devices; use fewer stages, a larger cluster or --placement");
+  const Placement placement = placement_of(request);
+  for (size_t k = 0; k < placement.size(); ++k) {
+    if (placement[k].empty()) {
+      fault("placement", "stage " + std::to_string(k), "is placed on no device");
+    }
+    for (const DeviceId device : placement[k]) {
+      if (index_of(device) >= cluster.devices.size()) {
+        fault("placement", "stage " + std::to_string(k),
+              "is placed on device " + std::to_string(index_of(device)) + ", the cluster has " +
+                  std::to_string(cluster.devices.size()) +
+                  " devices; use fewer stages, a larger cluster or --placement");
+      }
     }
   }
   if (!error.diagnostics.empty()) {
@@ -131,6 +105,7 @@ StageCosts costs_of(const StageSums& sums,
   costs.backward_weight = scale(sums.backward, device.speed) - costs.backward_input;
   costs.saved_bytes = scale(sums.saved, 1.0);
   costs.saved_for_weight_bytes = scale(sums.saved_for_weight, 1.0);
+  costs.workspace_bytes = scale(sums.workspace, 1.0);
   costs.parameter_bytes = sums.parameters;
   const auto copies = [&sums](std::uint32_t count) {
     return capped_product(sums.parameters, count);
@@ -145,69 +120,71 @@ StageCosts costs_of(const StageSums& sums,
   return costs;
 }
 
-/// What each stage hands each later one: every layer's output once per stage that uses it.
-template <typename Scale>
-StageGraph graph_of(const ir::Profile& profile,
-                    const std::vector<StageId>& stage_of,
-                    size_t stages,
-                    const Scale& scale) {
-  std::set<std::pair<std::uint32_t, StageId>> tensors;  // (layer, the stage it is sent to)
-  for (const ir::LayerEdge& edge : profile.edges) {
-    if (stage_of[edge.from] != stage_of[edge.to]) {
-      tensors.emplace(edge.from, stage_of[edge.to]);
-    }
-  }
-  std::map<std::pair<StageId, StageId>, Bytes> sums;
-  for (const auto& [layer, to] : tensors) {
-    Bytes& sum = sums[{stage_of[layer], to}];
-    sum = capped_sum(sum, profile.layers[layer].output_bytes);
-  }
-  StageGraph graph{.stages = static_cast<std::uint32_t>(stages), .links = {}};
-  for (const auto& [pair, bytes] : sums) {
-    graph.links.push_back({pair.first, pair.second, scale(bytes, 1.0)});
-  }
-  return graph;
-}
-
-const ir::LinkSpec* link_in(const ir::Cluster& cluster, DeviceId from, DeviceId to) {
-  for (const ir::Link& link : cluster.links) {
-    if ((link.from == from && link.to == to) ||
-        (link.symmetric && link.from == to && link.to == from)) {
-      return &link.spec;
-    }
-  }
-  return cluster.default_link.has_value() ? &*cluster.default_link : nullptr;
-}
-
-/// The links of all pairs of devices that exchange tensors, both directions.
-ir::Result<std::vector<LinkCosts>> links_of(const StageGraph& graph,
-                                            const std::vector<DeviceId>& device_of,
-                                            const ir::Cluster& cluster) {
-  std::set<std::pair<DeviceId, DeviceId>> pairs;
+/// All pairs of devices that exchange tensors, both directions, or gradients. Micro-batch j goes
+/// to replica j mod r of each stage, so that replicas x and y of two stages meet when x and y are
+/// equal modulo the greatest common divisor of their numbers.
+DevicePairs pairs_of(const StageGraph& graph,
+                     const Placement& placement,
+                     const ir::Cluster& cluster) {
+  DevicePairs pairs;
   for (const StageLink& link : graph.links) {
-    const DeviceId from = device_of[index_of(link.from)];
-    const DeviceId to = device_of[index_of(link.to)];
-    if (from != to) {
-      pairs.emplace(from, to);
-      pairs.emplace(to, from);
+    const std::vector<DeviceId>& from = placement[index_of(link.from)];
+    const std::vector<DeviceId>& to = placement[index_of(link.to)];
+    const size_t step = std::gcd(from.size(), to.size());
+    for (size_t x = 0; x < from.size(); ++x) {
+      for (size_t y = x % step; y < to.size(); y += step) {
+        if (from[x] != to[y]) {
+          pairs.emplace(from[x], to[y]);
+          pairs.emplace(to[y], from[x]);
+        }
+      }
     }
   }
-  std::vector<LinkCosts> links;
-  ir::Error error{.kind = ir::ErrorKind::BadInput, .diagnostics = {}};
-  for (const auto& [from, to] : pairs) {
-    if (const ir::LinkSpec* spec = link_in(cluster, from, to)) {
-      links.push_back({from, to, *spec});
-    } else {
-      error.diagnostics.push_back(
-          {"no-link", "link " + std::to_string(index_of(from)) + ">" + std::to_string(index_of(to)),
-           "stages on these devices exchange tensors and cluster \"" + cluster.name +
-               "\" lists no such link; add it to links, or a default_link"});
+  for (const std::vector<DeviceId>& replicas : placement) {
+    pairs.merge(all_reduce_pairs(cluster.all_reduce, replicas));
+  }
+  return pairs;
+}
+
+/// The costs of every stage on each of its devices.
+template <typename Scale>
+void add_stages(CostModel& costs,
+                const std::vector<StageSums>& sums,
+                const Placement& placement,
+                const StageCostRequest& request,
+                const ir::Cluster& cluster,
+                const Scale& scale) {
+  for (size_t k = 0; k < sums.size(); ++k) {
+    const Nanos all_reduce =
+        all_reduce_time(cluster.all_reduce, costs, placement[k], sums[k].parameters);
+    for (const DeviceId device : placement[k]) {
+      StageCosts here = costs_of(sums[k], cluster.devices[index_of(device)], request, scale);
+      here.all_reduce = all_reduce;
+      if (device == placement[k].front()) {
+        costs.stages.push_back(here);
+      } else if (here != costs.stages.back()) {
+        costs.replicas.push_back({StageId(static_cast<std::uint16_t>(k)), device, here});
+      }
     }
   }
-  if (!error.diagnostics.empty()) {
-    return error;
+  std::ranges::sort(costs.replicas, {},
+                    [](const ReplicaCosts& r) { return std::pair(r.stage, r.device); });
+}
+
+/// What the devices add to tasks of their own, where any of them does.
+void add_devices(CostModel& costs, const ir::Cluster& cluster) {
+  const bool launches = std::ranges::any_of(
+      cluster.devices, [](const ir::DeviceSpec& device) { return device.launch_overhead != 0; });
+  const bool slows = std::ranges::any_of(
+      cluster.devices, [](const ir::DeviceSpec& device) { return device.overlap_slowdown != 1.0; });
+  for (const ir::DeviceSpec& device : cluster.devices) {
+    if (launches) {
+      costs.launch_overhead.push_back(device.launch_overhead);
+    }
+    if (slows) {
+      costs.overlap_slowdown.push_back(device.overlap_slowdown);
+    }
   }
-  return links;
 }
 
 /// Whether a time does not fit, or a size is so large (1 PiB) that sums over micro-batches might
@@ -216,19 +193,21 @@ bool is_too_large(const StagedModel& model) {
   constexpr Bytes kLargestBytes = Bytes{1} << 50;
   const bool link = std::ranges::any_of(model.graph.links,
                                         [](const StageLink& l) { return l.bytes > kLargestBytes; });
-  return link || std::ranges::any_of(model.costs.stages, [](const StageCosts& s) {
-           const Nanos longest =
-               std::max({s.forward, capped_sum(s.backward_input, s.backward_weight), s.step,
-                         s.predict, s.stash});
-           const Bytes largest = std::max({s.parameter_bytes, s.optimizer_bytes, s.prediction_bytes,
-                                           s.saved_bytes, s.saved_for_weight_bytes});
-           return longest == kTooLarge || largest > kLargestBytes;
-         });
+  const auto is_large = [](const StageCosts& s) {
+    const Nanos longest = std::max({s.forward, capped_sum(s.backward_input, s.backward_weight),
+                                    s.step, s.predict, s.stash, s.all_reduce});
+    const Bytes largest =
+        std::max({s.parameter_bytes, s.optimizer_bytes, s.prediction_bytes, s.saved_bytes,
+                  s.saved_for_weight_bytes, s.kept_bytes, s.recomputed_bytes, s.workspace_bytes});
+    return longest == kTooLarge || largest > kLargestBytes;
+  };
+  return link || std::ranges::any_of(model.costs.stages, is_large) ||
+         std::ranges::any_of(model.costs.replicas, is_large, &ReplicaCosts::costs);
 }
 
 std::vector<std::string> notes_of(const ir::Profile& profile,
                                   const StageCostRequest& request,
-                                  const std::vector<DeviceId>& device_of,
+                                  const Placement& placement,
                                   const ir::Cluster& cluster) {
   std::vector<std::string> notes;
   if (std::uint64_t{request.batch_size} != std::uint64_t{profile.samples} * request.micro_batches) {
@@ -237,10 +216,13 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
                     " is cut into T micro-batches, the profile was taken with " +
                     std::to_string(profile.samples));
   }
+  std::set<DeviceId> used;
+  for (const std::vector<DeviceId>& replicas : placement) {
+    used.insert(replicas.begin(), replicas.end());
+  }
   std::set<DeviceId> without;
-  for (const DeviceId device : device_of) {
-    const ir::DeviceSpec& spec = cluster.devices[index_of(device)];
-    if (!spec.memory_bandwidth_bytes_per_s.has_value()) {
+  for (const DeviceId device : used) {
+    if (!cluster.devices[index_of(device)].memory_bandwidth_bytes_per_s.has_value()) {
       without.insert(device);
     }
   }
@@ -249,10 +231,15 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
     for (const DeviceId device : without) {
       list += (list.empty() ? "" : ", ") + std::to_string(index_of(device));
     }
-    const bool all = without == std::set<DeviceId>(device_of.begin(), device_of.end());
+    const bool all = without == used;
     notes.push_back("predictions, steps and stash copies are free on " +
                     (all ? "every device" : "device " + list) +
                     ": no memory_bandwidth_bytes_per_s");
+  }
+  if (std::ranges::any_of(placement, [](const auto& replicas) { return replicas.size() > 1; })) {
+    notes.push_back("all-reduces take the time of a " +
+                    std::string(ir::all_reduce_name(cluster.all_reduce)) +
+                    " and no link from other transfers");
   }
   if (profile.data_loading > 0) {
     notes.push_back("data loading is left out: " + std::to_string(profile.data_loading / 1000) +
@@ -269,32 +256,26 @@ ir::Result<StagedModel> stage_costs(const ir::Profile& profile,
   if (ir::Status status = check_request(profile, request, cluster); !status.ok()) {
     return status.error();
   }
-  const size_t stages = request.layers_per_stage.size();
-  std::vector<DeviceId> device_of = request.placement;
-  for (size_t k = device_of.size(); k < stages; ++k) {
-    device_of.push_back(DeviceId(static_cast<std::uint16_t>(k)));
-  }
+  const Placement placement = placement_of(request);
   const std::uint64_t parts = std::uint64_t{request.micro_batches} * profile.samples;
   const auto scale = [&](std::int64_t sum, double speed) {
     return sum == kTooLarge ? kTooLarge : scale_half_up(sum, request.batch_size, parts, speed);
   };
 
   StagedModel model;
-  const std::vector<StageId> stage_of = stage_of_layers(request.layers_per_stage);
-  const std::vector<StageSums> sums = sums_by_stage(profile, stage_of, stages);
-  for (size_t k = 0; k < stages; ++k) {
-    const ir::DeviceSpec& device = cluster.devices[index_of(device_of[k])];
-    model.costs.stages.push_back(costs_of(sums[k], device, request, scale));
+  model.graph = graph_of(profile, request.layers_per_stage);
+  for (StageLink& link : model.graph.links) {
+    link.bytes = scale(link.bytes, 1.0);
   }
-  model.graph = graph_of(profile, stage_of, stages, scale);
-  ir::Result<std::vector<LinkCosts>> links = links_of(model.graph, device_of, cluster);
-  if (!links.ok()) {
+  if (ir::Status links = set_links(model.costs, pairs_of(model.graph, placement, cluster), cluster);
+      !links.ok()) {
     return links.error();
   }
-  model.costs.links = std::move(links).value();
-  add_half_duplex_channels(model.costs);
+  add_stages(model.costs, sums_by_stage(profile, request.layers_per_stage), placement, request,
+             cluster, scale);
+  add_devices(model.costs, cluster);
   model.costs.task_overhead = request.task_overhead;
-  model.costs.notes = notes_of(profile, request, device_of, cluster);
+  model.costs.notes = notes_of(profile, request, placement, cluster);
   if (is_too_large(model)) {
     return ir::make_error(
         ir::ErrorKind::Usage, "too-large", "profile",

@@ -32,7 +32,8 @@ struct StageCostRequest {
   std::uint32_t micro_batches = 1;  ///< T; 1 for policies whose unit is the whole mini-batch
   OptimizerKind optimizer = OptimizerKind::Adam;
   Extrapolation extrapolation = Extrapolation::OptimizerStep;
-  std::vector<ir::DeviceId> placement = {};  ///< by StageId; empty: stage k on device k
+  /// By StageId, then replica; empty: stage k on device k.
+  std::vector<std::vector<ir::DeviceId>> placement = {};
   ir::Nanos task_overhead = 0;
 };
 

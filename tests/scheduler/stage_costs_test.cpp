@@ -177,10 +177,12 @@ TEST_CASE("stage costs: costs at another size than the profile's are said to be 
 }
 
 TEST_CASE("stage costs: what cannot be is refused, all at once") {
-  const auto bad = stage_costs(
-      branchy(),
-      {.layers_per_stage = {2, 1}, .batch_size = 2, .micro_batches = 4, .placement = {DeviceId{7}}},
-      uniform_cluster(2, {}));
+  const auto bad = stage_costs(branchy(),
+                               {.layers_per_stage = {2, 1},
+                                .batch_size = 2,
+                                .micro_batches = 4,
+                                .placement = {{DeviceId{7}}}},
+                               uniform_cluster(2, {}));
   REQUIRE_FALSE(bad.ok());
   CHECK(bad.error().kind == ir::ErrorKind::Usage);
   const std::string text = bad.error().to_string();
@@ -215,7 +217,7 @@ TEST_CASE("stage costs: stages on one device need no link") {
                                      {.layers_per_stage = {2, 2},
                                       .batch_size = 8,
                                       .micro_batches = 1,
-                                      .placement = {DeviceId{0}, DeviceId{0}}},
+                                      .placement = {{DeviceId{0}}, {DeviceId{0}}}},
                                      cluster);
   CHECK(model.costs.links.empty());
 }
