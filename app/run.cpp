@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <exception>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/commands.h"
@@ -68,6 +70,8 @@ int run(int argc, const char* const* argv) {
   scheduler::PolicyRegistry policies;
   policies::register_all(policies);
   Context context{policies};
+  context.sweep = std::any_of(argv, argv + argc,
+                              [](const char* word) { return std::string_view(word) == "--sweep"; });
   add_policies_command(app, context);
   add_schedule_command(app, context);
   add_check_command(app, context);

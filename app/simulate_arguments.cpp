@@ -125,4 +125,18 @@ ir::Result<std::vector<RunRequest>> runs_of(const SimulateArguments& arguments,
   return runs;
 }
 
+ir::Result<RunRequest> run_of(const SimulateArguments& arguments,
+                              const std::vector<const scheduler::Policy*>& policies,
+                              const std::string& name) {
+  const auto settings = parse_settings(arguments.settings);
+  if (!settings.ok()) {
+    return settings.error();
+  }
+  const auto policy = std::ranges::find(policies, name, &scheduler::Policy::name);
+  XPIPE_CHECK(policy != policies.end()) << "policy " << name << " is not among those of the runs";
+  return RunRequest{*policy, settings_for(**policy, policies, settings.value()),
+                    arguments.micro_batches.empty() ? 1 : arguments.micro_batches.front(),
+                    arguments.mini_batches.value_or(kDefaultMiniBatches)};
+}
+
 }  // namespace xpipe::app

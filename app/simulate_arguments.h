@@ -49,4 +49,10 @@ struct RunRequest {
 [[nodiscard]] ir::Result<std::vector<RunRequest>> runs_of(
     const SimulateArguments& arguments, const scheduler::PolicyRegistry& registry);
 
+/// The one run that `arguments` ask for, as one of several: `policies` are those of all runs, of
+/// which it has `name`. Requires: one policy, at most one T. Errors: Usage for the settings.
+[[nodiscard]] ir::Result<RunRequest> run_of(const SimulateArguments& arguments,
+                                            const std::vector<const scheduler::Policy*>& policies,
+                                            const std::string& name);
+
 }  // namespace xpipe::app

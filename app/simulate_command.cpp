@@ -8,6 +8,7 @@
 #include "app/schedule_files.h"
 #include "app/simulate_arguments.h"
 #include "app/simulation.h"
+#include "app/sweep.h"
 #include "app/workload.h"
 #include <fmt/format.h>
 
@@ -120,9 +121,21 @@ ir::Status simulate_command(const SimulateArguments& arguments,
 void add_simulate_command(CLI::App& app, Context& context) {
   CLI::App* command =
       app.add_subcommand("simulate", "predict time, memory and staleness, without a GPU");
+  command->footer(
+      "Example: xpipe simulate --policy xpipe,gpipe --stages 4 --micro-batches 1,2,4\n"
+      "         xpipe simulate --sweep --policy xpipe,gpipe --stages 2,4,8 --micro-batches 1,2,4 "
+      "\\\n"
+      "             --latency-us 0,10,100 -o sweep.jsonl");
+  if (context.sweep) {
+    auto arguments = std::make_shared<SweepArguments>();
+    add_sweep_options(*command, *arguments);
+    command->callback(
+        [&context, arguments] { context.exit_status = run_sweep(*arguments, context.policies); });
+    return;
+  }
   auto arguments = std::make_shared<SimulateArguments>();
   add_simulate_options(*command, *arguments);
-  command->footer("Example: xpipe simulate --policy xpipe,gpipe --stages 4 --micro-batches 1,2,4");
+  add_sweep_help(*command);
   command->callback([&context, arguments] {
     if (ir::Status status = simulate_command(*arguments, context.policies); !status.ok()) {
       context.exit_status = report_error(status.error());
