@@ -1,23 +1,11 @@
-// The built-in models:
-//
-//   mlp      flatten; depth x (linear hidden, ReLU); linear classes. Flatten belongs to the first.
-//   lenet5   LeCun et al. 1998 with ReLU and max pooling: conv 6 5x5 (28x28: padded by 2), pool,
-//            conv 16 5x5, pool, flatten, 120, 84, classes
-//   vgg16    configuration D for small images, without batch norm and dropout (the workload W1 of
-//            bench/): 13 convolutions 3x3 with ReLU and 5 poolings, 21 layers with the three
-//            linear ones (512, 512, classes). Pooling rounds sizes up, so that 28x28 fits, too.
-//
-// Weights before a ReLU: normal, variance 2 / fan-in (He et al. 2015), bias zero. The last layer,
-// and vgg16's linear ones: uniform within 1 / sqrt(fan-in), PyTorch's default.
+// The built-in models by name: their options, the inputs they take, and who builds them.
+#include "executor/torch/built_in_models.h"
+
 #include <charconv>
-#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
-
-#include "executor/torch/model.h"
 #include "executor/torch/model_names.h"
 #include "scheduler/policy.h"
 
@@ -27,142 +15,6 @@ namespace {
 
 using ir::ErrorKind;
 using Options = std::map<std::string, std::string>;
-
-enum class Init : std::uint8_t { He, Default };
-
-class ModelBuilder {
- public:
-  ModelBuilder(std::string name, const SampleShape& input, std::uint64_t seed)
-      : shape_(input), seed_(seed) {
-    model_.name = std::move(name);
-  }
-
-  void conv_relu(std::int64_t channels, std::int64_t kernel, std::int64_t padding) {
-    torch::nn::Conv2d conv(
-        torch::nn::Conv2dOptions(shape_.channels, channels, kernel).padding(padding));
-    const std::int64_t fan_in = shape_.channels * kernel * kernel;
-    initialize(conv->weight, conv->bias, fan_in, Init::He);
-    shape_ = {channels, shape_.height + 2 * padding - kernel + 1,
-              shape_.width + 2 * padding - kernel + 1};
-    add("conv" + std::to_string(++convolutions_), torch::nn::Sequential(conv, torch::nn::ReLU()),
-        size() * fan_in);
-  }
-
-  void pool() {
-    shape_ = {shape_.channels, (shape_.height + 1) / 2, (shape_.width + 1) / 2};
-    add("pool" + std::to_string(++poolings_),
-        torch::nn::Sequential(torch::nn::MaxPool2d(torch::nn::MaxPool2dOptions(2).ceil_mode(true))),
-        size() * 4);
-  }
-
-  void flatten() {
-    flatten_shape();
-    add("flatten", torch::nn::Sequential(torch::nn::Flatten()), 0);
-  }
-
-  /// Flattens first where the input is an image.
-  void linear(std::int64_t features, bool relu, Init init) {
-    torch::nn::Sequential module;
-    if (!flat_) {
-      module->push_back(torch::nn::Flatten());
-      flatten_shape();
-    }
-    const std::int64_t fan_in = size();
-    torch::nn::Linear linear(fan_in, features);
-    initialize(linear->weight, linear->bias, fan_in, init);
-    module->push_back(linear);
-    if (relu) {
-      module->push_back(torch::nn::ReLU());
-    }
-    shape_ = {features, 1, 1};
-    add("fc" + std::to_string(++linears_), std::move(module), fan_in * features);
-  }
-
-  [[nodiscard]] std::int64_t size() const { return shape_.channels * shape_.height * shape_.width; }
-
-  [[nodiscard]] Model take() && { return std::move(model_); }
-
- private:
-  void flatten_shape() {
-    shape_ = {size(), 1, 1};
-    flat_ = true;
-  }
-
-  void add(std::string name, torch::nn::Sequential module, std::int64_t macs) {
-    model_.layers.push_back({.name = std::move(name),
-                             .module = std::move(module),
-                             .macs = static_cast<std::uint64_t>(macs),
-                             .output_size = size()});
-  }
-
-  void initialize(torch::Tensor& weight,
-                  torch::Tensor& bias,
-                  std::int64_t fan_in,
-                  Init init) const {
-    const torch::NoGradGuard no_grad;
-    at::Generator generator =
-        at::make_generator<at::CPUGeneratorImpl>(layer_seed(seed_, model_.layers.size()));
-    if (init == Init::He) {
-      weight.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_in)), generator);
-      bias.zero_();
-    } else {
-      const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
-      weight.uniform_(-bound, bound, generator);
-      bias.uniform_(-bound, bound, generator);
-    }
-  }
-
-  Model model_;
-  SampleShape shape_;
-  std::uint64_t seed_;
-  bool flat_ = false;
-  int convolutions_ = 0;
-  int poolings_ = 0;
-  int linears_ = 0;
-};
-
-Model mlp(const SampleShape& input,
-          std::int64_t classes,
-          std::uint64_t seed,
-          std::int64_t hidden,
-          std::int64_t depth) {
-  ModelBuilder builder("mlp", input, seed);
-  for (std::int64_t i = 0; i < depth; ++i) {
-    builder.linear(hidden, true, Init::He);
-  }
-  builder.linear(classes, false, Init::Default);
-  return std::move(builder).take();
-}
-
-Model lenet5(const SampleShape& input, std::int64_t classes, std::uint64_t seed) {
-  ModelBuilder builder("lenet5", input, seed);
-  builder.conv_relu(6, 5, input.height < 32 ? 2 : 0);
-  builder.pool();
-  builder.conv_relu(16, 5, 0);
-  builder.pool();
-  builder.flatten();
-  builder.linear(120, true, Init::He);
-  builder.linear(84, true, Init::He);
-  builder.linear(classes, false, Init::Default);
-  return std::move(builder).take();
-}
-
-Model vgg16(const SampleShape& input, std::int64_t classes, std::uint64_t seed) {
-  ModelBuilder builder("vgg16", input, seed);
-  constexpr std::int64_t kPool = 0;
-  for (const std::int64_t channels : {64L, 64L, kPool, 128L, 128L, kPool, 256L, 256L, 256L, kPool,
-                                      512L, 512L, 512L, kPool, 512L, 512L, 512L, kPool}) {
-    if (channels == kPool) {
-      builder.pool();
-    } else {
-      builder.conv_relu(channels, 3, 1);
-    }
-  }
-  builder.linear(512, true, Init::Default);
-  builder.linear(512, true, Init::Default);
-  builder.linear(classes, false, Init::Default);
-  return std::move(builder).take();
-}
 
 struct SizeOption {
   std::string_view name;
@@ -208,21 +60,101 @@ ir::Status read_sizes(const std::string& model,
   return error.diagnostics.empty() ? ir::Status() : ir::Status(std::move(error));
 }
 
-/// Images that are small enough, or large enough, for what vgg16 and lenet5 are.
-ir::Status check_image(const std::string& model, const SampleShape& input) {
-  const bool fits = input.height == input.width && (input.height == 28 || input.height == 32);
-  if (fits) {
+using Builder = Model (*)(const SampleShape& input,
+                          std::int64_t classes,
+                          std::uint64_t seed,
+                          const std::vector<SizeOption>& sizes);
+
+/// Square images of one of `sides`, or of `at_least` and more; 0: no others.
+struct InputRule {
+  std::vector<std::int64_t> sides;
+  std::int64_t at_least = 0;
+};
+
+struct BuiltIn {
+  std::string_view name;
+  Builder build;
+  std::optional<InputRule> input;  ///< absent: takes any
+};
+
+Model build_resnet50(const SampleShape& input,
+                     std::int64_t classes,
+                     std::uint64_t seed,
+                     const std::vector<SizeOption>& /*sizes*/) {
+  return resnet("resnet50", {3, 4, 6, 3}, input, classes, seed);
+}
+
+Model build_resnet101(const SampleShape& input,
+                      std::int64_t classes,
+                      std::uint64_t seed,
+                      const std::vector<SizeOption>& /*sizes*/) {
+  return resnet("resnet101", {3, 4, 23, 3}, input, classes, seed);
+}
+
+/// A builder of a model that has no sizes of its own.
+template <Model (*kBuild)(const SampleShape&, std::int64_t, std::uint64_t)>
+Model without_sizes(const SampleShape& input,
+                    std::int64_t classes,
+                    std::uint64_t seed,
+                    const std::vector<SizeOption>& /*sizes*/) {
+  return kBuild(input, classes, seed);
+}
+
+Model build_mlp(const SampleShape& input,
+                std::int64_t classes,
+                std::uint64_t seed,
+                const std::vector<SizeOption>& sizes) {
+  return mlp(input, classes, seed, sizes[0].value, sizes[1].value);
+}
+
+const std::vector<BuiltIn>& built_ins() {
+  // Torchvision's smallest input of inception_v3 is 75; a window of vgg16's fifth pooling needs 32.
+  static const std::vector<BuiltIn> models = {
+      {"mlp", build_mlp, std::nullopt},
+      {"lenet5", without_sizes<lenet5>, InputRule{{28, 32}, 0}},
+      {"vgg16", without_sizes<vgg16>, InputRule{{28, 32}, 64}},
+      {"resnet50", build_resnet50, InputRule{{28, 32}, 64}},
+      {"resnet101", build_resnet101, InputRule{{28, 32}, 64}},
+      {"inception_v3", without_sizes<inception_v3>, InputRule{{28, 32, 64}, 75}},
+  };
+  return models;
+}
+
+std::string sides_text(const InputRule& rule) {
+  std::string text;
+  for (const std::int64_t side : rule.sides) {
+    text += (text.empty() ? "" : ", ") + std::to_string(side) + "x" + std::to_string(side);
+  }
+  if (rule.at_least > 0) {
+    text += " or at least " + std::to_string(rule.at_least) + "x" + std::to_string(rule.at_least);
+  }
+  return text;
+}
+
+ir::Status check_image(const BuiltIn& model, const SampleShape& input) {
+  if (!model.input) {
+    return {};
+  }
+  const InputRule& rule = *model.input;
+  const bool is_listed = std::ranges::find(rule.sides, input.height) != rule.sides.end();
+  const bool is_large = rule.at_least > 0 && input.height >= rule.at_least;
+  if (input.height == input.width && (is_listed || is_large)) {
     return {};
   }
   return ir::make_error(ErrorKind::Usage, "bad-input-shape", "--model",
-                        model + " takes images of 28x28 or 32x32, these have " +
-                            std::to_string(input.height) + "x" + std::to_string(input.width));
+                        std::string(model.name) + " takes square images of " + sides_text(rule) +
+                            ", these have " + std::to_string(input.height) + "x" +
+                            std::to_string(input.width));
 }
 
 }  // namespace
 
 std::vector<std::string> model_names() {
-  return {"mlp", "lenet5", "vgg16"};
+  std::vector<std::string> names;
+  for (const BuiltIn& model : built_ins()) {
+    names.emplace_back(model.name);
+  }
+  return names;
 }
 
 std::vector<std::string> model_option_names(std::string_view model) {
@@ -238,24 +170,26 @@ ir::Result<Model> build_model(const std::string& name,
                               const SampleShape& input,
                               std::int64_t classes,
                               std::uint64_t seed) {
-  const std::vector<std::string> names = model_names();
-  if (std::ranges::find(names, name) == names.end()) {
+  const auto model = std::ranges::find(built_ins(), name, &BuiltIn::name);
+  if (model == built_ins().end()) {
+    const std::vector<std::string> names = model_names();
+    std::string list;
+    for (const std::string& known : names) {
+      list += (list.empty() ? "" : ", ") + known;
+    }
     const std::optional<std::string> nearest = scheduler::nearest_name(name, names);
     return ir::make_error(ErrorKind::Usage, "unknown-model", "--model",
-                          "no model '" + name + "'; there are: mlp, lenet5, vgg16" +
+                          "no model '" + name + "'; there are: " + list +
                               (nearest ? " (did you mean " + *nearest + "?)" : ""));
   }
   std::vector<SizeOption> sizes = sizes_of(name);
   if (ir::Status status = read_sizes(name, options, sizes); !status.ok()) {
     return status.error();
   }
-  if (name == "mlp") {
-    return mlp(input, classes, seed, sizes[0].value, sizes[1].value);
-  }
-  if (ir::Status status = check_image(name, input); !status.ok()) {
+  if (ir::Status status = check_image(*model, input); !status.ok()) {
     return status.error();
   }
-  return name == "lenet5" ? lenet5(input, classes, seed) : vgg16(input, classes, seed);
+  return model->build(input, classes, seed, sizes);
 }
 
 }  // namespace xpipe::executor::nn

@@ -7,7 +7,7 @@
 
 namespace xpipe::executor::nn {
 
-/// "mlp", "lenet5", "vgg16", as listed to people.
+/// "mlp", "lenet5", "vgg16", "resnet50", ..., as listed to people.
 [[nodiscard]] std::vector<std::string> model_names();
 
 /// The names of a model's own sizes: `mlp` has hidden and depth. Empty for a model that has none,

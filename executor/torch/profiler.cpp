@@ -13,6 +13,7 @@
 #include <torch/torch.h>
 #include <torch/version.h>
 
+#include "executor/torch/dropout.h"
 #include "executor/torch/image_files.h"
 #include "executor/torch/intra_op_threads.h"
 #include "executor/torch/model.h"
@@ -125,6 +126,7 @@ class ModelTimer {
 
  private:
   torch::Tensor forward(std::size_t layer, const torch::Tensor& input) {
+    const PassScope pass({});
     torch::Tensor output = model_.layers[layer].module->forward(input);
     return layer + 1 < model_.layers.size() ? output
                                             : torch::nn::functional::cross_entropy(output, labels_);

@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "executor/torch/dropout.h"
+
 namespace xpipe::executor::nn {
 
 namespace {
@@ -27,6 +29,7 @@ ir::Error wrong_order(std::string what) {
 Stage::Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOptions& options)
     : layers_(std::move(layers)),
       takes_input_gradient_(takes_input_gradient),
+      seed_(options.seed),
       leaves_(parameters_of(layers_)) {
   weights_ = std::make_shared<WeightSlots>(leaves_);
   optimizer_ = std::make_unique<StageOptimizer>(options.optimizer, options.prediction,
@@ -34,7 +37,8 @@ Stage::Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOp
   begin_segment(1);
 }
 
-void Stage::begin_segment(std::uint16_t slots) {
+void Stage::begin_segment(std::uint16_t slots, std::uint64_t segment) {
+  segment_ = segment;
   in_flight_.clear();
   for (torch::Tensor& leaf : leaves_) {
     leaf.mutable_grad().reset();
@@ -71,6 +75,12 @@ torch::Tensor Stage::run_layers(const torch::Tensor& input) {
   return output;
 }
 
+torch::Tensor Stage::run_layers(ir::MicroBatch micro_batch, const torch::Tensor& input) {
+  const PassScope pass({.seed = seed_, .segment = segment_, .micro_batch = index_of(micro_batch)});
+  const ForwardScope scope(weights_);
+  return run_layers(input);
+}
+
 torch::Tensor Stage::leaf_of(const torch::Tensor& input) const {
   torch::Tensor leaf = input.detach();
   leaf.requires_grad_(takes_input_gradient_);
@@ -84,9 +94,8 @@ ir::Result<torch::Tensor> Stage::forward(ir::MicroBatch micro_batch,
     return status.error();
   }
   bind(weights.slot);
-  const ForwardScope scope(weights_);
   InFlight pass{leaf_of(input), {}};
-  pass.root = run_layers(pass.input);
+  pass.root = run_layers(micro_batch, pass.input);
   torch::Tensor output = pass.root.detach();
   in_flight_[micro_batch] = std::move(pass);
   return output;
@@ -103,7 +112,7 @@ ir::Result<MicroBatchLoss> Stage::forward_loss(ir::MicroBatch micro_batch,
   bind(weights.slot);
   const ForwardScope scope(weights_);
   InFlight pass{leaf_of(input), {}};
-  const torch::Tensor output = run_layers(pass.input);
+  const torch::Tensor output = run_layers(micro_batch, pass.input);
   const torch::Tensor loss = torch::nn::functional::cross_entropy(output, labels);
   pass.root = loss * share;
   in_flight_[micro_batch] = std::move(pass);
@@ -185,7 +194,14 @@ ir::Status Stage::step(const ir::Step& task) {
 torch::Tensor Stage::evaluate(const torch::Tensor& input) {
   const torch::NoGradGuard no_grad;
   bind(ir::kMasterSlot);
-  return run_layers(input);
+  for (Layer& layer : layers_) {
+    layer.module->eval();
+  }
+  torch::Tensor output = run_layers(input);
+  for (Layer& layer : layers_) {
+    layer.module->train();
+  }
+  return output;
 }
 
 std::vector<torch::Tensor> Stage::gradients() const {

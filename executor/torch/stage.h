@@ -33,7 +33,8 @@ namespace xpipe::executor::nn {
 struct StageOptions {
   OptimizerConfig optimizer;
   PredictionForm prediction;
-  bool predicts = false;  ///< keep the history that predictions need
+  bool predicts = false;   ///< keep the history that predictions need
+  std::uint64_t seed = 0;  ///< of the dropouts' masks
 };
 
 /// What the loss says of one micro-batch.
@@ -49,8 +50,9 @@ class Stage {
   /// is a stage before this one.
   Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOptions& options);
 
-  /// Begins a segment: `slots` slots, slot 0 at version 0, the others empty, nothing in flight.
-  void begin_segment(std::uint16_t slots);
+  /// Begins segment `segment` of the run: `slots` slots, slot 0 at version 0, the others empty,
+  /// nothing in flight.
+  void begin_segment(std::uint16_t slots, std::uint64_t segment = 0);
 
   /// The output, without its graph.
   [[nodiscard]] ir::Result<torch::Tensor> forward(ir::MicroBatch micro_batch,
@@ -76,7 +78,8 @@ class Stage {
   [[nodiscard]] ir::Status release(const ir::Release& task);
   [[nodiscard]] ir::Status step(const ir::Step& task);
 
-  /// The output on the master weights, nothing kept.
+  /// The output on the master weights, nothing kept; without dropout, batch norms with their
+  /// running statistics.
   [[nodiscard]] torch::Tensor evaluate(const torch::Tensor& input);
 
   /// Plain tensors by parameter, the memory itself.
@@ -109,10 +112,13 @@ class Stage {
   [[nodiscard]] ir::Status check(const ir::WeightRead& weights) const;
   void bind(ir::SlotId slot);
   [[nodiscard]] torch::Tensor run_layers(const torch::Tensor& input);
+  [[nodiscard]] torch::Tensor run_layers(ir::MicroBatch micro_batch, const torch::Tensor& input);
   [[nodiscard]] torch::Tensor leaf_of(const torch::Tensor& input) const;
 
   std::vector<Layer> layers_;
   bool takes_input_gradient_ = false;
+  std::uint64_t seed_ = 0;
+  std::uint64_t segment_ = 0;
   std::vector<torch::Tensor> leaves_;  ///< the modules' parameters
   std::shared_ptr<WeightSlots> weights_;
   std::unique_ptr<StageOptimizer> optimizer_;

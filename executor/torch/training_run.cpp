@@ -47,7 +47,8 @@ TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
     stages_.emplace_back(std::move(part), !stages_.empty(),
                          StageOptions{.optimizer = options_.optimizer,
                                       .prediction = options_.prediction,
-                                      .predicts = keep_history});
+                                      .predicts = keep_history,
+                                      .seed = options_.seed});
   }
   const std::size_t total = std::size_t{schedule.micro_batches} * schedule.mini_batches;
   const Boundary empty{std::vector<torch::Tensor>(total), std::vector<torch::Tensor>(total),
@@ -60,7 +61,7 @@ TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
 void TrainingRun::begin_segment(Segment segment) {
   segment_ = std::move(segment);
   for (std::size_t k = 0; k < stages_.size(); ++k) {
-    stages_[k].begin_segment(schedule_.stages[k].slots);
+    stages_[k].begin_segment(schedule_.stages[k].slots, segment_.epoch);
   }
   records_.assign(schedule_.mini_batches, MiniBatchRecord{});
   for (std::uint32_t i = 0; i < schedule_.mini_batches; ++i) {

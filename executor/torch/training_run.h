@@ -30,6 +30,7 @@ namespace xpipe::executor::nn {
 struct RunOptions {
   OptimizerConfig optimizer;
   PredictionForm prediction;
+  std::uint64_t seed = 0;  ///< of the dropouts' masks
   bool stop_on_nan = true;
   std::uint32_t prediction_error_every = 0;
   const std::atomic<bool>* interrupted = nullptr;

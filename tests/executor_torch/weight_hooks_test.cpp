@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "executor/torch/intra_op_threads.h"
+#include "executor/torch/model_builder.h"
 #include "executor/torch/stage.h"
 #include "tests/executor_torch/torch_doctest.h"
 #include "tests/executor_torch/toy.h"
@@ -98,6 +99,47 @@ std::shared_ptr<WeightSlots> slots_of(const nn::Model& model,
 TEST_CASE("hooks: forward on one slot and backward on another give the in-place method's bits") {
   const nn::Model model = toy_model(1, torch::kFloat32);
   const std::vector<torch::Tensor> other = other_weights();
+  const auto slots = slots_of(model, other);
+  const std::vector<torch::Tensor> same = in_place(model, slots->slot(ir::kMasterSlot));
+  const std::vector<torch::Tensor> swapped = in_place(model, other);
+  CHECK_FALSE(same_bits(same, swapped));
+  CHECK(same_bits(by_hooks(model, slots, ir::kMasterSlot), same));
+  CHECK(same_bits(by_hooks(model, slots, kOther), swapped));
+}
+
+/// On [1, 8, 8]: a residual block with a convolution in its shortcut, a block of two branches, both
+/// with batch norms, and a linear layer.
+nn::Model branching_model(std::uint64_t seed) {
+  constexpr double kEps = 1e-5;
+  nn::ModelBuilder builder("branching", {1, 8, 8}, seed);
+  nn::Chain residual = builder.next();
+  nn::Chain main = residual.branch();
+  main.conv_batch_norm(nn::square(4, 3, 2, 1), nn::Init::FanOutNormal, kEps, true);
+  main.conv_batch_norm(nn::square(4, 1), nn::Init::FanOutNormal, kEps, false);
+  nn::Chain shortcut = residual.branch();
+  shortcut.conv_batch_norm(nn::square(4, 1, 2), nn::Init::FanOutNormal, kEps, false);
+  residual.residual(main, shortcut);
+  builder.add("residual", residual);
+  nn::Chain concat = builder.next();
+  nn::Chain wide = concat.branch();
+  wide.conv_batch_norm(nn::square(3, 3, 1, 1), nn::Init::FanOutNormal, kEps, true);
+  nn::Chain pooled = concat.branch();
+  pooled.average_pool(3, 1, 1);
+  concat.concat({wide, pooled});
+  builder.add("concat", concat);
+  nn::Chain head = builder.next();
+  head.average_pool_to(2);
+  head.linear(5, nn::Init::FanInUniform);
+  builder.add("head", head);
+  return std::move(builder).take();
+}
+
+TEST_CASE("hooks: so they do through residual and parallel branches and batch norms") {
+  const nn::Model model = branching_model(1);
+  std::vector<torch::Tensor> other;
+  for (const torch::Tensor& leaf : nn::parameters_of(branching_model(2).layers)) {
+    other.push_back(torch::rand_like(leaf) + 0.5);  // batch norms begin alike under every seed
+  }
   const auto slots = slots_of(model, other);
   const std::vector<torch::Tensor> same = in_place(model, slots->slot(ir::kMasterSlot));
   const std::vector<torch::Tensor> swapped = in_place(model, other);

@@ -1,0 +1,44 @@
+// The built-in models, each in the file of its family. Every `input` has passed the model's own
+// check (built_in_models.cpp); `classes` is the width of the last layer.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "executor/torch/model.h"
+
+namespace xpipe::executor::nn {
+
+/// Flatten; depth x (linear hidden, ReLU); linear classes. Flatten belongs to the first.
+[[nodiscard]] Model mlp(const SampleShape& input,
+                        std::int64_t classes,
+                        std::uint64_t seed,
+                        std::int64_t hidden,
+                        std::int64_t depth);
+
+/// LeCun et al. 1998 with ReLU and max pooling: conv 6 5x5 (28x28: padded by 2), pool, conv 16 5x5,
+/// pool, flatten, 120, 84, classes.
+[[nodiscard]] Model lenet5(const SampleShape& input, std::int64_t classes, std::uint64_t seed);
+
+/// Simonyan and Zisserman 2015, configuration D: 13 convolutions 3x3 with ReLU, 5 poolings. Up to
+/// 32x32 without dropout and with linear layers of 512, 512, classes (the workload W1 of bench/;
+/// pooling rounds sizes up, so that 28x28 fits); larger images as torchvision's vgg16: average
+/// pooling to 7x7, linear 4096, 4096, classes with dropout 0.5.
+[[nodiscard]] Model vgg16(const SampleShape& input, std::int64_t classes, std::uint64_t seed);
+
+/// He et al. 2016, bottleneck blocks of `blocks` in four groups, the stride on the 3x3 convolution
+/// as in torchvision. Up to 64x64 the stem is one 3x3 convolution without pooling.
+[[nodiscard]] Model resnet(const std::string& name,
+                           const std::array<int, 4>& blocks,
+                           const SampleShape& input,
+                           std::int64_t classes,
+                           std::uint64_t seed);
+
+/// Szegedy et al. 2016 as in torchvision with aux_logits=False. Up to 64x64 the stem keeps the
+/// image's size: no strides, no pooling, padded convolutions.
+[[nodiscard]] Model inception_v3(const SampleShape& input,
+                                 std::int64_t classes,
+                                 std::uint64_t seed);
+
+}  // namespace xpipe::executor::nn

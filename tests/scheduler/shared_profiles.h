@@ -1,0 +1,14 @@
+// Published profiles (PipeDream's graph.txt) from $XPIPE_SHARED/real, default ../shared/real.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "ir/profile.h"
+
+namespace xpipe::tests {
+
+/// "vgg16", ...; nullopt, said loudly, where the file is not there.
+[[nodiscard]] std::optional<ir::Profile> shared_profile(const std::string& name);
+
+}  // namespace xpipe::tests
