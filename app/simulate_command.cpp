@@ -5,6 +5,7 @@
 #include "app/arguments.h"
 #include "app/commands.h"
 #include "app/exit_status.h"
+#include "app/kept_memory.h"
 #include "app/schedule_files.h"
 #include "app/simulate_arguments.h"
 #include "app/simulation.h"
@@ -137,6 +138,7 @@ void add_simulate_command(CLI::App& app, Context& context) {
   add_simulate_options(*command, *arguments);
   add_sweep_help(*command);
   command->callback([&context, arguments] {
+    keep_freed_memory();
     if (ir::Status status = simulate_command(*arguments, context.policies); !status.ok()) {
       context.exit_status = report_error(status.error());
     }
