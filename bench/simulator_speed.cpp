@@ -17,7 +17,6 @@
 #include <utility>
 #include <vector>
 
-#include "app/kept_memory.h"
 #include "bench/simulator_workload.h"
 #include <benchmark/benchmark.h>
 
@@ -144,7 +143,7 @@ void register_all() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  xpipe::app::keep_freed_memory();
+  xpipe::bench::keep_freed_memory();
   register_all();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include <malloc.h>
+
 #include "ir/schedule.h"
 #include "ir/status.h"
 #include "policies/register_all.h"
@@ -14,6 +16,12 @@
 #include "scheduler/cost_model.h"
 
 namespace xpipe::bench {
+
+/// As the binary does (app/kept_memory.h, which only app may include).
+inline void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
+}
 
 struct Size {
   std::uint32_t stages = 1;
