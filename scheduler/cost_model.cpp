@@ -63,6 +63,56 @@ Nanos work(const CostModel& costs, const ir::Schedule& schedule, const ir::Task&
   return 0;
 }
 
+/// What is wrong with the link of a send lane.
+void check_link(const CostModel& costs, const ir::Lane& lane, ir::Error& error) {
+  const std::string where = "link " + pair_text(lane.device, lane.peer);
+  const LinkCosts* link = find_link_costs(costs, lane.device, lane.peer);
+  if (link == nullptr) {
+    error.diagnostics.push_back({"no-link", where,
+                                 "the schedule sends over it and the cost model has no such "
+                                 "link; list it in the cluster or give a default_link"});
+    return;
+  }
+  if (link->spec.duplex == ir::Duplex::Half && link->channels.empty()) {
+    error.diagnostics.push_back({"no-channel", where,
+                                 "is half duplex and has no channel that its directions share; "
+                                 "call add_half_duplex_channels()"});
+  }
+  for (size_t i = 0; i < link->channels.size(); ++i) {
+    const size_t channel = index_of(link->channels[i]);
+    if (channel >= costs.channels.size()) {
+      error.diagnostics.push_back({"no-channel", where,
+                                   "holds channel " + std::to_string(channel) +
+                                       ", the cost model has " +
+                                       std::to_string(costs.channels.size())});
+    } else if (i > 0 && index_of(link->channels[i - 1]) >= channel) {
+      error.diagnostics.push_back({"no-channel", where,
+                                   "holds channel " + std::to_string(channel) +
+                                       " out of order; expected each once, ascending"});
+    }
+  }
+}
+
+void check_devices(const CostModel& costs, ir::Error& error) {
+  for (size_t d = 0; d < costs.overlap_slowdown.size(); ++d) {
+    if (!(costs.overlap_slowdown[d] >= 1.0)) {
+      error.diagnostics.push_back({"slowdown", "device " + std::to_string(d),
+                                   "computes " + std::to_string(costs.overlap_slowdown[d]) +
+                                       " times slower beside a transfer; expected at least 1"});
+    }
+  }
+}
+
+/// The most that a task of `device` takes when transfers run all the time; nullptr: not slowed.
+Nanos slowed_down(const CostModel& costs, const DeviceId* device, Nanos time) {
+  if (device == nullptr || index_of(*device) >= costs.overlap_slowdown.size()) {
+    return time;
+  }
+  const double factor = costs.overlap_slowdown[index_of(*device)];
+  const bool fits = static_cast<double>(time) * factor < static_cast<double>(kTooLarge) / 2;
+  return fits ? static_cast<Nanos>(static_cast<double>(time) * factor) + 1 : kTooLarge;
+}
+
 /// Adds up in more than 64 bits' worth of range by stopping at the limit.
 class CappedSum {
  public:
@@ -110,18 +160,19 @@ ir::Status check_costs(const CostModel& costs, const ir::Schedule& schedule) {
              std::to_string(schedule.stages.size()) + "; use costs of the same cut"});
   }
   for (const ir::Lane& lane : schedule.lanes) {
-    if (lane.kind == ir::LaneKind::Send && find_link(costs, lane.device, lane.peer) == nullptr) {
-      error.diagnostics.push_back({"no-link", "link " + pair_text(lane.device, lane.peer),
-                                   "the schedule sends over it and the cost model has no such "
-                                   "link; list it in the cluster or give a default_link"});
+    if (lane.kind == ir::LaneKind::Send) {
+      check_link(costs, lane, error);
     }
   }
+  check_devices(costs, error);
   if (!error.diagnostics.empty()) {
     return error;
   }
   CappedSum sum;
   for (const ir::Task& task : schedule.tasks) {
-    sum.add(duration(costs, schedule, task));
+    const ir::Lane& lane = schedule.lane(task.lane);
+    const bool computes = lane.kind == ir::LaneKind::Compute;
+    sum.add(slowed_down(costs, computes ? &lane.device : nullptr, duration(costs, schedule, task)));
     if (task.kind() == ir::TaskKind::Receive) {
       sum.add(link_of(costs, schedule.lane(task.lane)).latency);
     }

@@ -116,8 +116,9 @@ struct CostModel {
                                             ir::DeviceId to);
 
 /// Whether the model prices every task of `schedule`: a stage for each stage, a link for each lane
-/// that sends, and a sum of all times that fits in ir::Nanos (292 years), so that no replay can
-/// overflow. Errors: Illegal, every stage and link that is missing.
+/// that sends, with channels that there are, and a sum of all times, slowed down as they may be,
+/// that fits in ir::Nanos (292 years), so that no replay can overflow. Errors: Illegal, every
+/// stage, link and channel that is missing.
 ir::Status check_costs(const CostModel& costs, const ir::Schedule& schedule);
 
 /// Gives each pair of devices of which a direction is half duplex its channel, as wide as the wider

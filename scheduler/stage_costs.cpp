@@ -106,6 +106,13 @@ StageCosts costs_of(const StageSums& sums,
   costs.saved_bytes = scale(sums.saved, 1.0);
   costs.saved_for_weight_bytes = scale(sums.saved_for_weight, 1.0);
   costs.workspace_bytes = scale(sums.workspace, 1.0);
+  if (request.recompute == Recompute::Stage) {
+    costs.kept_bytes = scale(sums.inputs, 1.0);
+    costs.recomputed_bytes = costs.saved_bytes;
+  } else if (request.recompute == Recompute::Layer) {
+    costs.kept_bytes = scale(sums.layer_inputs, 1.0);
+    costs.recomputed_bytes = scale(capped_sum(sums.layer_inputs, sums.largest_saved), 1.0);
+  }
   costs.parameter_bytes = sums.parameters;
   const auto copies = [&sums](std::uint32_t count) {
     return capped_product(sums.parameters, count);

@@ -8,6 +8,10 @@
 //   a tensor      is sent once to each later stage that uses it, however many edges do (design.md
 //                 §10, Cuts); what one stage sends another is one message
 //
+// With --recompute a forward keeps the stage's input (stage) or its layers' inputs (layer; each
+// tensor once); the recompute brings back all that is saved, or besides the inputs the largest
+// layer's part at a time. It takes a forward's time. What stage 0 reads is the loader's.
+//
 // Steps, predictions and stashes take the bytes that they touch (scheduler/optimizer_state.h) over
 // the device's memory bandwidth.
 #pragma once
@@ -22,6 +26,7 @@
 #include "scheduler/cost_model.h"
 #include "scheduler/optimizer_state.h"
 #include "scheduler/partition.h"
+#include "scheduler/recompute_pass.h"
 #include "scheduler/stage_graph.h"
 
 namespace xpipe::scheduler {
@@ -35,6 +40,7 @@ struct StageCostRequest {
   /// By StageId, then replica; empty: stage k on device k.
   std::vector<std::vector<ir::DeviceId>> placement = {};
   ir::Nanos task_overhead = 0;
+  Recompute recompute = Recompute::None;  ///< of the schedule that is priced
 };
 
 struct StagedModel {

@@ -20,7 +20,8 @@ struct SlotLife {
   bool is_prediction = false;
 };
 
-/// In the order of writing. `order` is a topological order of all tasks.
+/// In the order of `order`, in which the tasks of a stage on one device follow each other as they
+/// do: a topological order, or compute lane by compute lane.
 /// Requires: a legal schedule.
 [[nodiscard]] std::vector<SlotLife> slot_lives(const ir::Schedule& schedule,
                                                std::span<const ir::TaskId> order);
