@@ -12,6 +12,7 @@ namespace xpipe::app {
 struct Context {
   const scheduler::PolicyRegistry& policies;
   bool sweep = false;  ///< --sweep is on the command line: options may have several values
+  bool emulated = false;  ///< --device emulated is: `train` takes the options of a simulation
   int exit_status = 0;
 };
 
@@ -21,6 +22,8 @@ void add_check_command(CLI::App& app, Context& context);
 void add_simulate_command(CLI::App& app, Context& context);
 void add_profile_command(CLI::App& app, Context& context);
 void add_train_command(CLI::App& app, Context& context);
+/// `train`, in place of add_train_command(), where Context::emulated.
+void add_emulate_command(CLI::App& app, Context& context);
 void add_compare_command(CLI::App& app, Context& context);
 
 /// The whole program: parses, runs one command, returns the exit status. Never throws.

@@ -13,7 +13,9 @@ void add_missing(CLI::App& app, Context& context, const std::string& name, const
   command->callback([&context, name] {
     context.exit_status = report_error(ir::make_error(
         ir::ErrorKind::Usage, "no-torch", "xpipe " + name,
-        "this xpipe was built without LibTorch; build it with ./dev build to have the executor"));
+        "this xpipe was built without LibTorch; build it with ./dev build to have the executor" +
+            std::string(name == "train" ? ", or run the schedule alone with --device emulated"
+                                        : "")));
   });
 }
 

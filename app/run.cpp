@@ -54,6 +54,18 @@ int report_extras(const CLI::App& app) {
   return report_error(error);
 }
 
+/// Whether the words name the emulated device, which makes `train` another command.
+bool asks_for_emulation(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--device=emulated" ||
+        (word == "--device" && i + 1 < argc && std::string_view(argv[i + 1]) == "emulated")) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 int run(int argc, const char* const* argv) {
@@ -72,12 +84,17 @@ int run(int argc, const char* const* argv) {
   Context context{policies};
   context.sweep = std::any_of(argv, argv + argc,
                               [](const char* word) { return std::string_view(word) == "--sweep"; });
+  context.emulated = asks_for_emulation(argc, argv);
   add_policies_command(app, context);
   add_schedule_command(app, context);
   add_check_command(app, context);
   add_simulate_command(app, context);
   add_profile_command(app, context);
-  add_train_command(app, context);
+  if (context.emulated) {
+    add_emulate_command(app, context);
+  } else {
+    add_train_command(app, context);
+  }
   add_compare_command(app, context);
   try {
     app.parse(argc, argv);

@@ -147,8 +147,9 @@ std::vector<traces::CounterSeries> memory_counters(
 
 ir::Result<std::string> trace_of(const Workload& workload, const Simulation& run) {
   traces::TraceInfo info;
-  info.title = fmt::format("plan: {}, {} stages, T = {}", run.schedule.policy,
-                           run.schedule.stages.size(), run.schedule.micro_batches);
+  info.title =
+      fmt::format("{}: {}, {} stages, T = {}", run.timeline.measured ? "emulated run" : "plan",
+                  run.schedule.policy, run.schedule.stages.size(), run.schedule.micro_batches);
   info.facts = {{"model", workload.profile.name},
                 {"profile", workload.profile.provenance},
                 {"batch_size", std::to_string(run.summary.samples_per_mini_batch)}};

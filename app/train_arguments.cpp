@@ -147,8 +147,9 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
   real_number(command, "--weight-decay", arguments.weight_decay, 0.0, 1e6, "(default 0)");
   whole_number(command, "--seed", arguments.seed, 0, 0xffffffffU,
                "fixes weights, order of samples, everything");
-  one_of(command, "--device", arguments.device, {"cpu", "inline"},
-         "cpu: a thread a stage; inline: one task after the other, the reference");
+  one_of(command, "--device", arguments.device, {"cpu", "inline", "emulated"},
+         "cpu: a thread a stage; inline: one task after the other, the reference; emulated: see "
+         "below");
   whole_number(command, "--intra-op-threads", config.intra_op_threads, 1, 1024,
                "LibTorch's threads within each stage");
   whole_number(command, "--timeout-s", arguments.timeout_s, 1, 86400, "bounds every wait");

@@ -175,7 +175,9 @@ void add_train_command(CLI::App& app, Context& context) {
   add_train_options(*command, *arguments);
   command->footer(
       "Example: xpipe train --policy xpipe --model lenet5 --data examples/data/digits --stages 4 "
-      "--micro-batches 4 --batch-size 64 --epochs 8");
+      "--micro-batches 4 --batch-size 64 --epochs 8\n"
+      "With --device emulated the schedule alone is run, without model and data, and the options "
+      "are\nthose of a simulation: xpipe train --device emulated --help");
   command->callback([&context, arguments] {
     if (ir::Status status = train_command(*arguments, context.policies); !status.ok()) {
       context.exit_status = report_error(status.error());
