@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "scheduler/compile.h"
 #include "simulator/simulate.h"
 
 namespace xpipe::app {
@@ -31,38 +30,44 @@ std::uint32_t longest_period(const ir::Schedule& schedule) {
 
 ir::Result<ir::Schedule> compile_length(const RunRequest& request,
                                         const scheduler::StageGraph& graph,
+                                        const scheduler::Passes& passes,
                                         std::uint32_t mini_batches) {
   return scheduler::compile(*request.policy,
                             {.stages = graph.stages,
                              .micro_batches = request.micro_batches,
                              .mini_batches = mini_batches,
                              .options = request.options},
-                            graph);
+                            graph, passes);
 }
 
 }  // namespace
 
 ir::Result<CompiledRun> CompiledRun::compile(const RunRequest& request,
-                                             const scheduler::StageGraph& graph) {
-  ir::Result<ir::Schedule> schedule = compile_length(request, graph, request.mini_batches);
+                                             const scheduler::StageGraph& graph,
+                                             const scheduler::Passes& passes) {
+  ir::Result<ir::Schedule> schedule = compile_length(request, graph, passes, request.mini_batches);
   if (!schedule.ok()) {
     return schedule.error();
   }
   CompiledRun run(std::move(schedule).value());
   run.request_ = request;
   run.graph_ = graph;
+  run.passes_ = passes;
   return run;
 }
 
-bool CompiledRun::is_of(const RunRequest& request, const scheduler::StageGraph& graph) const {
-  return request_ == request && graph_.stages == graph.stages && graph_.links == graph.links;
+bool CompiledRun::is_of(const RunRequest& request,
+                        const scheduler::StageGraph& graph,
+                        const scheduler::Passes& passes) const {
+  return request_ == request && graph_.stages == graph.stages && graph_.links == graph.links &&
+         passes_ == passes;
 }
 
 ir::Result<ir::Nanos> CompiledRun::makespan_of(std::uint32_t mini_batches,
                                                const scheduler::CostModel& costs) {
   auto found = longer_.find(mini_batches);
   if (found == longer_.end()) {
-    ir::Result<ir::Schedule> compiled = compile_length(*request_, graph_, mini_batches);
+    ir::Result<ir::Schedule> compiled = compile_length(*request_, graph_, passes_, mini_batches);
     if (!compiled.ok()) {
       return compiled.error();
     }

@@ -12,6 +12,7 @@
 #include "ir/schedule.h"
 #include "ir/status.h"
 #include "ir/timeline.h"
+#include "scheduler/compile.h"
 #include "scheduler/cost_model.h"
 #include "scheduler/stage_graph.h"
 #include "simulator/steady_state.h"
@@ -29,13 +30,16 @@ class CompiledRun {
  public:
   /// Errors: those of scheduler::compile().
   [[nodiscard]] static ir::Result<CompiledRun> compile(const RunRequest& request,
-                                                       const scheduler::StageGraph& graph);
+                                                       const scheduler::StageGraph& graph,
+                                                       const scheduler::Passes& passes);
 
   /// A schedule that is there already: it has one length, so no steady state is looked for.
   explicit CompiledRun(ir::Schedule schedule) : schedule_(std::move(schedule)) {}
 
-  /// Whether this is what `request` and `graph` would compile to.
-  [[nodiscard]] bool is_of(const RunRequest& request, const scheduler::StageGraph& graph) const;
+  /// Whether this is what they would compile to.
+  [[nodiscard]] bool is_of(const RunRequest& request,
+                           const scheduler::StageGraph& graph,
+                           const scheduler::Passes& passes) const;
 
   [[nodiscard]] const ir::Schedule& schedule() const { return schedule_; }
 
@@ -54,6 +58,7 @@ class CompiledRun {
   ir::Schedule schedule_;
   std::optional<RunRequest> request_;  ///< absent for a schedule from a file
   scheduler::StageGraph graph_;
+  scheduler::Passes passes_;
   bool keeps_ = false;
   std::map<std::uint32_t, ir::Schedule> longer_;  ///< by mini-batches
 };

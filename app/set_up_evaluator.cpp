@@ -143,11 +143,12 @@ ir::Status SetUpEvaluator::set_workload(const std::vector<std::size_t>& values,
 
 ir::Status SetUpEvaluator::set_compiled(const RunRequest& request,
                                         const scheduler::StageGraph& graph) {
-  if (compiled_.has_value() && compiled_->is_of(request, graph)) {
+  const scheduler::Passes& passes = workload_->value().passes;
+  if (compiled_.has_value() && compiled_->is_of(request, graph, passes)) {
     return {};
   }
   compiled_.reset();
-  ir::Result<CompiledRun> compiled = CompiledRun::compile(request, graph);
+  ir::Result<CompiledRun> compiled = CompiledRun::compile(request, graph, passes);
   if (!compiled.ok()) {
     return compiled.error();
   }

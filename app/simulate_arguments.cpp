@@ -59,6 +59,7 @@ void add_simulate_options(CLI::App& command, SimulateArguments& arguments) {
                "mini-batches of the segment, N (default 8)");
   settings(command, arguments.settings);
   add_workload_options(command, arguments.workload);
+  add_passes_options(command, arguments.workload.passes);
   text(command, "--schedule", arguments.schedule, "FILE",
        "simulate this schedule (.json or .tasks) instead of a policy");
   text(command, "--trace", arguments.trace, "FILE",
@@ -79,11 +80,17 @@ ir::Status check_combination(const SimulateArguments& arguments) {
          "has no effect without --json; add it, or take --trace, which has the same counters"});
   }
   if (!arguments.schedule.empty()) {
+    const PassesArguments& passes = arguments.workload.passes;
     for (const auto& [given, option] :
          {std::pair{!arguments.policies.empty(), "--policy"},
           std::pair{!arguments.micro_batches.empty(), "--micro-batches"},
           std::pair{arguments.mini_batches.has_value(), "--mini-batches"},
-          std::pair{!arguments.settings.empty(), "--set"}}) {
+          std::pair{!arguments.settings.empty(), "--set"},
+          std::pair{passes.devices.has_value(), "--devices"},
+          std::pair{!passes.placement.empty(), "--placement"},
+          std::pair{!passes.replicas.empty(), "--replicas"},
+          std::pair{passes.recompute != "none", "--recompute"},
+          std::pair{passes.sends != "eager", "--sends"}}) {
       if (given) {
         error.diagnostics.push_back(
             {"options", option, "has no effect with --schedule, which says it already; drop one"});

@@ -74,7 +74,8 @@ ir::Result<Simulation> simulate_policy(const Workload& workload,
   if (!model.ok()) {
     return model.error();
   }
-  ir::Result<CompiledRun> compiled = CompiledRun::compile(request, model.value().graph);
+  ir::Result<CompiledRun> compiled =
+      CompiledRun::compile(request, model.value().graph, workload.passes);
   if (!compiled.ok()) {
     return compiled.error();
   }

@@ -220,8 +220,9 @@ std::string to_table(const Workload& workload, const std::vector<Simulation>& ru
     layers.push_back(std::to_string(count));
   }
   std::string text =
-      fmt::format("{} ({})\n{} stages, layers per stage {}; {} mini-batches", workload.profile.name,
-                  workload.profile.provenance, workload.stages, list_text(layers), mini_batches);
+      fmt::format("{} ({})\n{} stages on {} devices, layers per stage {}; {} mini-batches",
+                  workload.profile.name, workload.profile.provenance, workload.stages,
+                  runs.front().summary.devices, list_text(layers), mini_batches);
   if (workload.batch_size.has_value()) {
     text += fmt::format(" of {} samples", *workload.batch_size);
   }

@@ -76,6 +76,7 @@ class Changes {
     add_devices();
     add_stages();
     add_links();
+    add_shared_links();
     add_kinds();
     return std::move(changes_);
   }
@@ -185,6 +186,48 @@ class Changes {
     return std::nullopt;
   }
 
+  /// The shared links on the way of `pair`, in order.
+  [[nodiscard]] std::vector<ir::SharedLinkId> via_of(const DevicePair& pair) const {
+    const ir::Cluster& cluster = base_.workload.cluster;
+    const std::optional<std::size_t> entry = entry_of(pair);
+    std::vector<ir::SharedLinkId> via =
+        entry.has_value() ? cluster.links[*entry].via : cluster.default_via;
+    // A symmetric link is crossed the other way round on its way back, the default link by whoever
+    // sends to a lower device.
+    if (entry.has_value() ? cluster.links[*entry].from != pair.first : pair.first > pair.second) {
+      std::ranges::reverse(via);
+    }
+    return via;
+  }
+
+  void add_shared_links() {
+    std::map<ir::SharedLinkId, std::set<DevicePair>> used;
+    for (const scheduler::LinkCosts& link : base_.costs.links) {
+      for (const ir::SharedLinkId shared : via_of({link.from, link.to})) {
+        used[shared].insert({link.from, link.to});
+      }
+    }
+    for (const auto& [id, pairs] : used) {
+      changes_.push_back({WhatIfTarget::SharedLink,
+                          "shared link " + base_.workload.cluster.shared_links[index_of(id)].name,
+                          with_cluster([this, id = id](ir::Cluster& cluster) {
+                            make_faster(cluster.shared_links[index_of(id)].spec);
+                          }),
+                          on_links(pairs)});
+    }
+  }
+
+  /// What the path spends on transfers between `pairs`, latency included.
+  [[nodiscard]] static std::function<Nanos(const PathPart&, Nanos)> on_links(
+      std::set<DevicePair> pairs) {
+    return [pairs = std::move(pairs)](const PathPart& part, Nanos time) {
+      return part.lane.kind == ir::LaneKind::Send &&
+                     pairs.contains({part.lane.device, part.lane.peer})
+                 ? time
+                 : 0;
+    };
+  }
+
   /// One change for each entry of the cluster and, of the default link, for each pair of devices.
   void add_links() {
     std::map<std::pair<DevicePair, std::optional<std::size_t>>, std::set<DevicePair>> groups;
@@ -204,18 +247,16 @@ class Changes {
                return;
              }
              for (const DevicePair& pair : pairs) {
-               ir::Link link{.from = pair.first, .to = pair.second, .symmetric = false, .spec = {}};
-               link.spec = *cluster.default_link;
+               ir::Link link{.from = pair.first,
+                             .to = pair.second,
+                             .symmetric = false,
+                             .spec = *cluster.default_link,
+                             .via = via_of(pair)};
                make_faster(link.spec);
-               cluster.links.push_back(link);
+               cluster.links.push_back(std::move(link));
              }
            }),
-           [pairs = pairs](const PathPart& part, Nanos time) {
-             return part.lane.kind == ir::LaneKind::Send &&
-                            pairs.contains({part.lane.device, part.lane.peer})
-                        ? time
-                        : 0;
-           }});
+           on_links(pairs)});
     }
   }
 
@@ -227,6 +268,9 @@ class Changes {
       }
       if (cluster.default_link.has_value()) {
         edit(*cluster.default_link);
+      }
+      for (ir::SharedLink& shared : cluster.shared_links) {
+        edit(shared.spec);
       }
     };
   }
@@ -349,6 +393,8 @@ std::string_view target_name(WhatIfTarget target) {
       return "stage";
     case WhatIfTarget::Link:
       return "link";
+    case WhatIfTarget::SharedLink:
+      return "shared-link";
     case WhatIfTarget::Bandwidth:
       return "bandwidth";
     case WhatIfTarget::Latency:

@@ -26,8 +26,9 @@ enum class WhatIfTarget : std::uint8_t {
   Device,           ///< its speed: forwards, backwards and recomputes
   Stage,            ///< the same of one stage, where that is not all that its devices compute
   Link,             ///< bandwidth and latency of one entry of the cluster, both directions
-  Bandwidth,        ///< of every link
-  Latency,          ///< of every link
+  SharedLink,       ///< the same of a shared link
+  Bandwidth,        ///< of every link and shared link
+  Latency,          ///< of every link and shared link
   MemoryBandwidth,  ///< of every device: steps, predictions and stash copies
   TaskOverhead,     ///< on every task of every device
 };

@@ -127,18 +127,54 @@ ir::Result<std::uint32_t> stages_of(const WorkloadArguments& arguments,
     }
     stages = count;
   }
+  if (!stages) {
+    stages = arguments.passes.implied_stages();
+  }
   if (!stages && cluster != nullptr) {
     stages = static_cast<std::uint32_t>(cluster->devices.size());
   }
   if (!stages) {
     return usage("stages", "--stages", "is missing: say into how many stages the model is cut");
   }
-  if (cluster != nullptr && cluster->devices.size() < *stages) {
-    return usage("stages", "--stages",
-                 fmt::format("found {} stages for {} devices in {}; one stage a device", *stages,
-                             cluster->devices.size(), arguments.cluster));
-  }
   return *stages;
+}
+
+std::uint32_t devices_of(const std::vector<std::vector<ir::DeviceId>>& placement) {
+  std::uint32_t devices = 0;
+  for (const auto& replicas : placement) {
+    for (const ir::DeviceId device : replicas) {
+      devices = std::max<std::uint32_t>(devices, ir::index_of(device) + 1U);
+    }
+  }
+  return devices;
+}
+
+/// Where the stages run: as `schedule` says, else as the options do.
+ir::Status place(const WorkloadArguments& arguments,
+                 const WorkloadFiles& files,
+                 const ir::Schedule* schedule,
+                 Workload& workload) {
+  if (schedule != nullptr) {
+    for (const ir::StageInfo& stage : schedule->stages) {
+      workload.placement.push_back({stage.device});
+    }
+  } else {
+    ir::Result<scheduler::Passes> passes = resolve_passes(arguments.passes, workload.stages);
+    if (!passes.ok()) {
+      return passes.error();
+    }
+    workload.passes = std::move(passes).value();
+    workload.placement = workload.passes.layout->by_stage();
+  }
+  const std::uint32_t devices = devices_of(workload.placement);
+  if (files.cluster.has_value() && files.cluster->devices.size() < devices) {
+    return usage(
+        "stages", "--stages",
+        fmt::format("found {} stages on {} devices for {} devices in {}; use fewer, or "
+                    "--devices and --placement to put several on one",
+                    workload.stages, devices, files.cluster->devices.size(), arguments.cluster));
+  }
+  return {};
 }
 
 }  // namespace
@@ -271,10 +307,13 @@ ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
     return stages.error();
   }
   workload.stages = stages.value();
-  workload.cluster = files.cluster.value_or(
-      scheduler::uniform_cluster(workload.stages, {.bandwidth_bytes_per_s = std::nullopt,
-                                                   .latency = arguments.latency.value_or(0),
-                                                   .duplex = ir::Duplex::Full}));
+  if (ir::Status placed = place(arguments, files, schedule, workload); !placed.ok()) {
+    return placed.error();
+  }
+  workload.cluster = files.cluster.value_or(scheduler::uniform_cluster(
+      devices_of(workload.placement), {.bandwidth_bytes_per_s = std::nullopt,
+                                       .latency = arguments.latency.value_or(0),
+                                       .duplex = ir::Duplex::Full}));
   if (!files.profile.has_value()) {
     workload.synthetic = true;
     workload.profile =
@@ -318,7 +357,7 @@ ir::Result<scheduler::StagedModel> staged_model(const Workload& workload,
                                  .micro_batches = policy.whole_mini_batch ? 1 : micro_batches,
                                  .optimizer = workload.optimizer,
                                  .extrapolation = policy.extrapolation,
-                                 .placement = {},
+                                 .placement = workload.placement,
                                  .task_overhead = workload.task_overhead},
                                 workload.cluster);
 }

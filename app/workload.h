@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/passes_arguments.h"
 #include <CLI/CLI.hpp>
 
 #include "ir/cluster.h"
@@ -34,6 +35,7 @@ struct WorkloadArguments {
   std::optional<ir::Nanos> task_overhead;
   std::string optimizer = "adam";
   std::optional<double> momentum;
+  PassesArguments passes;
 };
 
 void add_workload_options(CLI::App& command, WorkloadArguments& arguments);
@@ -53,6 +55,8 @@ struct Workload {
   std::optional<std::uint32_t> batch_size;  ///< absent: one sample a micro-batch (synthetic)
   scheduler::OptimizerKind optimizer = scheduler::OptimizerKind::Adam;
   ir::Nanos task_overhead = 0;
+  scheduler::Passes passes;                          ///< of schedules that are compiled for it
+  std::vector<std::vector<ir::DeviceId>> placement;  ///< by stage, then replica
 
   /// Samples of one mini-batch when it is cut into `micro_batches`.
   [[nodiscard]] std::uint32_t samples_per_mini_batch(std::uint32_t micro_batches) const {

@@ -26,6 +26,8 @@ struct Passes {
   std::optional<Layout> layout;  ///< absent: each stage on a device of its own
   Recompute recompute = Recompute::None;
   Sends sends = Sends::Eager;
+
+  bool operator==(const Passes&) const = default;
 };
 
 /// `request.options` may be incomplete. For a policy whose unit is the whole mini-batch, T is 1.
