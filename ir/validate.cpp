@@ -82,7 +82,7 @@ std::vector<Diagnostic> validate(const Schedule& schedule) {
   if (!shape.empty()) {
     return std::move(shape).take();
   }
-  const std::vector<TaskId> topological = validation::check_cycles(index, shape);
+  validation::check_cycles(index, shape);
   if (!shape.empty()) {
     return std::move(shape).take();
   }
@@ -93,10 +93,10 @@ std::vector<Diagnostic> validate(const Schedule& schedule) {
     return std::move(meaning).take();
   }
   const validation::Grid grid(index);
-  const validation::Order order(index, topological);
+  const validation::Order order(index);
   validation::check_passes(index, grid, order, meaning);
   validation::check_recomputes(index, grid, order, meaning);
-  validation::check_slots(index, topological, order, meaning);
+  validation::check_slots(index, order, meaning);
   if (!meaning.empty()) {
     return std::move(meaning).take();
   }

@@ -34,59 +34,60 @@ void for_each_predecessor(const Index& index, TaskId task, Visit&& visit) {
   }
 }
 
-/// Fills in the rows of edges by source, as Schedule::edges is sorted so. Returns how many tasks
-/// each task waits for.
-std::vector<std::uint32_t> count_edges(Index& index) {
+/// Fills in the rows of edges by source, as Schedule::edges is sorted so.
+void fill_rows(Index& index) {
   const Schedule& schedule = index.schedule;
-  const auto tasks = static_cast<std::uint32_t>(schedule.tasks.size());
-  std::vector<std::uint32_t> missing(tasks);
-  for (std::uint32_t i = 0; i < tasks; ++i) {
-    missing[i] = index.place[i].position > 0 ? 1 : 0;
-  }
-  index.out_begin.reserve(tasks + std::size_t{1});
+  index.out_begin.clear();
+  index.out_begin.reserve(schedule.tasks.size() + 1);
   const auto edges = static_cast<std::uint32_t>(schedule.edges.size());
   for (std::uint32_t e = 0; e < edges; ++e) {
-    const Edge& edge = schedule.edges[e];
-    while (index.out_begin.size() <= index_of(edge.from)) {
+    while (index.out_begin.size() <= index_of(schedule.edges[e].from)) {
       index.out_begin.push_back(e);
     }
-    ++missing[index_of(edge.to)];
   }
-  index.out_begin.resize(tasks + std::size_t{1}, edges);
-  return missing;
+  index.out_begin.resize(schedule.tasks.size() + 1, edges);
 }
 
-/// The tasks that can be run, each after those it waits for.
-std::vector<TaskId> run_what_can_run(Index& index) {
+/// Edges to each task.
+std::vector<std::uint32_t> edges_in(const Schedule& schedule) {
+  std::vector<std::uint32_t> count(schedule.tasks.size(), 0);
+  for (const Edge& edge : schedule.edges) {
+    ++count[index_of(edge.to)];
+  }
+  return count;
+}
+
+/// Whether every task can be run. Each lane runs as far as it can before another one is looked at:
+/// its tasks, and mostly their edges, lie in a row.
+bool runs_through(const Index& index) {
   const Schedule& schedule = index.schedule;
-  std::vector<std::uint32_t> missing = count_edges(index);
-  std::vector<TaskId> order;
-  order.reserve(missing.size());
-  std::vector<TaskId> ready;
-  for (std::uint32_t i = 0; i < missing.size(); ++i) {
-    if (missing[i] == 0) {
-      ready.push_back(TaskId{i});
-    }
+  std::vector<std::uint32_t> missing = edges_in(schedule);
+  std::vector<std::uint32_t> done(schedule.lanes.size(), 0);  // by LaneId
+  std::vector<std::uint32_t> waiting;                         // lanes that may run
+  for (std::uint32_t l = 0; l < schedule.lanes.size(); ++l) {
+    waiting.push_back(l);
   }
-  const auto release = [&missing, &ready](TaskId next) {
-    if (--missing[index_of(next)] == 0) {
-      ready.push_back(next);
+  std::size_t ran = 0;
+  while (!waiting.empty()) {
+    const std::uint32_t running = waiting.back();
+    waiting.pop_back();
+    const std::vector<TaskId>& lane = schedule.lanes[running].order;
+    std::uint32_t next = done[running];
+    ran -= next;
+    for (; next < lane.size() && missing[index_of(lane[next])] == 0; ++next) {
+      for (const Edge& edge : index.out(lane[next])) {
+        if (--missing[index_of(edge.to)] == 0) {
+          const Place& place = index.place[index_of(edge.to)];
+          if (place.position == done[index_of(place.lane)]) {
+            waiting.push_back(index_of(place.lane));
+          }
+        }
+      }
     }
-  };
-  while (!ready.empty()) {
-    const TaskId task = ready.back();
-    ready.pop_back();
-    order.push_back(task);
-    for (const Edge& edge : index.out(task)) {
-      release(edge.to);
-    }
-    const Place& place = index.place[index_of(task)];
-    const std::vector<TaskId>& lane = schedule.lane(place.lane).order;
-    if (place.position + 1 < lane.size()) {
-      release(lane[place.position + 1]);
-    }
+    done[running] = next;
+    ran += next;
   }
-  return order;
+  return ran == schedule.tasks.size();
 }
 
 /// A shortest ring through `start` within its component, each task waiting for the next.
@@ -222,18 +223,51 @@ bool Index::waits_directly(TaskId later, TaskId earlier) const {
   });
 }
 
-std::vector<TaskId> check_cycles(Index& index, Findings& findings) {
-  std::vector<TaskId> order = run_what_can_run(index);
-  if (order.size() < index.schedule.tasks.size()) {
-    try {
-      report_rings(index, order, findings);
-    } catch (const std::exception& error) {
-      findings.add(
-          "cycle", "schedule",
-          std::string("some tasks wait for each other; no ring could be told: ") + error.what());
+std::vector<TaskId> run_what_can_run(const Index& index) {
+  const Schedule& schedule = index.schedule;
+  std::vector<std::uint32_t> missing = edges_in(schedule);
+  std::vector<TaskId> order;
+  order.reserve(missing.size());
+  std::vector<TaskId> ready;
+  for (std::uint32_t i = 0; i < missing.size(); ++i) {
+    missing[i] += index.place[i].position > 0 ? 1 : 0;
+    if (missing[i] == 0) {
+      ready.push_back(TaskId{i});
+    }
+  }
+  const auto release = [&missing, &ready](TaskId next) {
+    if (--missing[index_of(next)] == 0) {
+      ready.push_back(next);
+    }
+  };
+  while (!ready.empty()) {
+    const TaskId task = ready.back();
+    ready.pop_back();
+    order.push_back(task);
+    for (const Edge& edge : index.out(task)) {
+      release(edge.to);
+    }
+    const Place& place = index.place[index_of(task)];
+    const std::vector<TaskId>& lane = schedule.lane(place.lane).order;
+    if (place.position + 1 < lane.size()) {
+      release(lane[place.position + 1]);
     }
   }
   return order;
+}
+
+void check_cycles(Index& index, Findings& findings) {
+  fill_rows(index);
+  if (runs_through(index)) {
+    return;
+  }
+  try {
+    report_rings(index, run_what_can_run(index), findings);
+  } catch (const std::exception& error) {
+    findings.add(
+        "cycle", "schedule",
+        std::string("some tasks wait for each other; no ring could be told: ") + error.what());
+  }
 }
 
 }  // namespace xpipe::ir::validation

@@ -90,8 +90,8 @@ struct Index {
 /// Whether one task is always over before another starts: exact, between tasks of compute lanes.
 class Order {
  public:
-  /// `index` must outlive the order. `topological`: all tasks, each after those it waits for.
-  Order(const Index& index, const std::vector<TaskId>& topological);
+  /// `index` must outlive the order. Requires: no cycle.
+  explicit Order(const Index& index);
 
   [[nodiscard]] bool before(TaskId a, TaskId b) const {
     const Place& first = index_.place[index_of(a)];
@@ -150,18 +150,17 @@ class Grid {
 
 /// Fills in the index's positions.
 void check_shape(Index& index, Findings& findings);
-/// Fills in the index's rows. Requires: a sound shape. Returns a topological order of all tasks;
-/// faults if there is none.
-std::vector<TaskId> check_cycles(Index& index, Findings& findings);
+/// Fills in the index's rows; faults if not every task can run. Requires: a sound shape.
+void check_cycles(Index& index, Findings& findings);
+/// The tasks that can run, each after those it waits for: all of them where there is no cycle.
+/// Requires: the rows.
+[[nodiscard]] std::vector<TaskId> run_what_can_run(const Index& index);
 /// Says so when the schedule has far too few tasks for its sizes; a Grid needs that it has not.
 void check_counts(const Schedule& schedule, Findings& findings);
 /// Each micro-batch once per stage and direction, and the order of passes and steps.
 void check_passes(const Index& index, const Grid& grid, const Order& order, Findings& findings);
 /// Versions, by replaying every slot; slot races.
-void check_slots(const Index& index,
-                 const std::vector<TaskId>& topological,
-                 const Order& order,
-                 Findings& findings);
+void check_slots(const Index& index, const Order& order, Findings& findings);
 /// A recompute reads what its backward reads.
 void check_recomputes(const Index& index, const Grid& grid, const Order& order, Findings& findings);
 void check_communication(const Index& index, const Grid& grid, Findings& findings);

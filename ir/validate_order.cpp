@@ -12,7 +12,7 @@ constexpr std::uint32_t kNoColumn = std::numeric_limits<std::uint32_t>::max();
 
 }  // namespace
 
-Order::Order(const Index& index, const std::vector<TaskId>& topological)
+Order::Order(const Index& index)
     : index_(index),
       several_lanes_(index.schedule.stages.size(), false),
       columns_(index.schedule.lanes.size(), kNoColumn) {
@@ -44,7 +44,7 @@ Order::Order(const Index& index, const std::vector<TaskId>& topological)
     return;
   }
   clocks_.assign(schedule.tasks.size() * column_count_, 0);
-  for (const TaskId task : topological) {
+  for (const TaskId task : run_what_can_run(index)) {
     std::uint32_t* clock = clocks_.data() + index_of(task) * column_count_;
     const auto merge = [this, clock](TaskId before) {
       const std::uint32_t* other = clocks_.data() + index_of(before) * column_count_;

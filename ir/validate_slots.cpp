@@ -236,10 +236,7 @@ class Replay {
 
 }  // namespace
 
-void check_slots(const Index& index,
-                 const std::vector<TaskId>& topological,
-                 const Order& order,
-                 Findings& findings) {
+void check_slots(const Index& index, const Order& order, Findings& findings) {
   const Schedule& schedule = index.schedule;
   if (order.is_by_lane()) {
     // The order among stages shows only in which faults are told one by one, when they are many.
@@ -255,7 +252,7 @@ void check_slots(const Index& index,
     }
   }
   Replay replay(schedule, order, findings);
-  for (const TaskId id : topological) {
+  for (const TaskId id : run_what_can_run(index)) {
     replay.run(id);
   }
   replay.finish();
