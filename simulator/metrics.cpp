@@ -155,11 +155,15 @@ Metrics measure(const ir::Schedule& schedule, const ir::Timeline& timeline) {
         break;
     }
   }
+  add_ratios(metrics);
+  return metrics;
+}
+
+void add_ratios(Metrics& metrics) {
   for (LinkUse& link : metrics.links) {
     link.utilization = ratio(link.busy, metrics.makespan);
   }
   add_bubbles(metrics);
-  return metrics;
 }
 
 std::optional<double> samples_per_second(double samples, Nanos period) {

@@ -55,6 +55,9 @@ struct Metrics {
 /// Requires: a legal schedule and a timeline of it, planned or measured.
 [[nodiscard]] Metrics measure(const ir::Schedule& schedule, const ir::Timeline& timeline);
 
+/// Works out the shares (utilization, bubbles) from the times. measure() has done it.
+void add_ratios(Metrics& metrics);
+
 /// Samples in a second when `samples` take `period`; absent when they take no time.
 [[nodiscard]] std::optional<double> samples_per_second(double samples, ir::Nanos period);
 
