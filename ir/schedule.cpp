@@ -13,6 +13,9 @@ double heap_bytes_per_task(const Schedule& schedule) {
   for (const Lane& lane : schedule.lanes) {
     bytes += lane.order.capacity() * sizeof(TaskId);
   }
+  for (const StageInfo& stage : schedule.stages) {
+    bytes += stage.devices.capacity() * sizeof(DeviceId);
+  }
   return static_cast<double>(bytes) / static_cast<double>(schedule.tasks.size());
 }
 

@@ -45,9 +45,24 @@ struct Edge {
   auto operator<=>(const Edge&) const = default;
 };
 
+/// Where a stage is. A replicated stage has a device for each replica, with slots and versions of
+/// its own there; micro-batch j is on one of them, forward and backward. The device of a task's
+/// lane says which replica it is of (ir/replicas.h).
 struct StageInfo {
-  DeviceId device{};
-  std::uint16_t slots = 1;  ///< storages of the stage's weights, master included
+  StageInfo() = default;
+
+  StageInfo(DeviceId device, std::uint16_t slot_count) : devices{device}, slots(slot_count) {}
+
+  StageInfo(std::vector<DeviceId> of_replicas, std::uint16_t slot_count)
+      : devices(std::move(of_replicas)), slots(slot_count) {}
+
+  std::vector<DeviceId> devices = {DeviceId{}};  ///< by replica; no device twice
+  std::uint16_t slots = 1;  ///< storages of the stage's weights on each device, master included
+
+  /// Of the first replica. Requires: a device.
+  [[nodiscard]] DeviceId device() const { return devices.front(); }
+
+  [[nodiscard]] bool is_replicated() const { return devices.size() > 1; }
 
   bool operator==(const StageInfo&) const = default;
 };

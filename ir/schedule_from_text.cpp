@@ -212,15 +212,31 @@ class ScheduleReader {
 
   void read_stage(std::string_view line) {
     const std::vector<Piece> pieces = split_at_blanks(line, 0);
-    if (pieces.size() != 6 || pieces[2].text != "device" || pieces[4].text != "slots") {
+    const bool replicated = pieces.size() == 6 && pieces[2].text == "devices";
+    if (pieces.size() != 6 || (pieces[2].text != "device" && !replicated) ||
+        pieces[4].text != "slots") {
       fault(1, "stage",
-            "expected \"stage K device P slots S\", found \"" + std::string(line) + "\"");
+            "expected \"stage K device P slots S\" or \"stage K devices P,Q slots S\", found \"" +
+                std::string(line) + "\"");
       return;
     }
     const auto stage = number<std::uint16_t>(pieces[1].text, pieces[1].column, "stage");
-    const auto device = number<std::uint16_t>(pieces[3].text, pieces[3].column, "device");
+    std::vector<DeviceId> devices;
+    std::size_t begin = 0;
+    while (begin <= pieces[3].text.size()) {
+      const std::size_t end = replicated
+                                  ? std::min(pieces[3].text.find(',', begin), pieces[3].text.size())
+                                  : pieces[3].text.size();
+      const auto device = number<std::uint16_t>(pieces[3].text.substr(begin, end - begin),
+                                                pieces[3].column + begin, "device");
+      if (!device) {
+        return;
+      }
+      devices.push_back(DeviceId{*device});
+      begin = end + 1;
+    }
     const auto slots = number<std::uint16_t>(pieces[5].text, pieces[5].column, "slots");
-    if (!stage || !device || !slots) {
+    if (!stage || !slots) {
       return;
     }
     if (*stage != schedule_.stages.size()) {
@@ -228,7 +244,7 @@ class ScheduleReader {
             "stages are listed in order: expected stage " +
                 std::to_string(schedule_.stages.size()) + ", found " + std::to_string(*stage));
     }
-    schedule_.stages.push_back({DeviceId{*device}, *slots});
+    schedule_.stages.push_back({std::move(devices), *slots});
   }
 
   void read_lane(std::string_view line, std::string_view word) {

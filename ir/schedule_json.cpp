@@ -97,10 +97,39 @@ class Reader {
   void read_stages(const JsonValue::Array& stages) {
     for (std::size_t k = 0; k < stages.size(); ++k) {
       JsonObject stage(stages[k], "/stages/" + std::to_string(k), faults_);
-      const DeviceId device{small(stage, "device", Need::Required)};
-      schedule_.stages.push_back({device, small(stage, "slots", Need::Required)});
+      StageInfo info;
+      if (const JsonValue::Array* devices = stage.array("devices", Need::Optional)) {
+        info.devices = read_devices(*devices, stage.path_of("devices"));
+        if (stage.get("device", Need::Optional) != nullptr) {
+          stage.fault("json-range", "devices",
+                      "stands beside \"device\": expected \"device\", or \"devices\" of replicas");
+        }
+      } else {
+        info.devices = {DeviceId{small(stage, "device", Need::Required)}};
+      }
+      info.slots = small(stage, "slots", Need::Required);
+      schedule_.stages.push_back(std::move(info));
       stage.refuse_unknown();
     }
+  }
+
+  std::vector<DeviceId> read_devices(const JsonValue::Array& values, const std::string& path) {
+    std::vector<DeviceId> devices;
+    for (std::size_t r = 0; r < values.size(); ++r) {
+      const auto* number = std::get_if<std::int64_t>(&values[r].value);
+      if (number == nullptr || *number < 0 || *number > std::numeric_limits<std::uint16_t>::max()) {
+        faults_.add(number == nullptr ? "json-type" : "json-range", path + "/" + std::to_string(r),
+                    "expected a device from 0 to " +
+                        std::to_string(std::numeric_limits<std::uint16_t>::max()) + ", found " +
+                        values[r].shown());
+        continue;
+      }
+      devices.push_back(DeviceId{static_cast<std::uint16_t>(*number)});
+    }
+    if (values.empty()) {
+      faults_.add("json-range", path, "expected the device of each replica, found an empty array");
+    }
+    return devices;
   }
 
   void read_tasks(const JsonValue::Array& tasks) {
@@ -210,8 +239,16 @@ std::string schedule_to_json(const Schedule& schedule) {
          ", \"mini_batches\": " + std::to_string(schedule.mini_batches) +
          ", \"devices\": " + std::to_string(schedule.devices) + ",\n \"stages\": ";
   append_list(out, schedule.stages.size(), 1, [&](std::size_t k) {
-    out += "{\"device\": " + std::to_string(index_of(schedule.stages[k].device)) +
-           ", \"slots\": " + std::to_string(schedule.stages[k].slots) + "}";
+    const StageInfo& stage = schedule.stages[k];
+    const auto device = [&](std::size_t r) { out += std::to_string(index_of(stage.devices[r])); };
+    if (stage.is_replicated()) {
+      out += "{\"devices\": ";
+      append_list(out, stage.devices.size(), stage.devices.size(), device);
+    } else {
+      out += "{\"device\": ";
+      device(0);
+    }
+    out += ", \"slots\": " + std::to_string(stage.slots) + "}";
   });
   out += ",\n \"tasks\": ";
   append_list(out, schedule.tasks.size(), kIdsPerLine / 2,

@@ -85,9 +85,12 @@ std::string schedule_to_text(const Schedule& schedule) {
   out += "\nmini-batches " + std::to_string(schedule.mini_batches);
   out += "\ndevices " + std::to_string(schedule.devices);
   for (std::size_t k = 0; k < schedule.stages.size(); ++k) {
-    out += "\nstage " + std::to_string(k) + " device " +
-           std::to_string(index_of(schedule.stages[k].device)) + " slots " +
-           std::to_string(schedule.stages[k].slots);
+    const StageInfo& stage = schedule.stages[k];
+    out += "\nstage " + std::to_string(k) + (stage.is_replicated() ? " devices " : " device ");
+    for (std::size_t r = 0; r < stage.devices.size(); ++r) {
+      out += (r == 0 ? "" : ",") + std::to_string(index_of(stage.devices[r]));
+    }
+    out += " slots " + std::to_string(stage.slots);
   }
   out += '\n';
   const bool plain_ids = ids_in_lane_order(schedule);

@@ -21,6 +21,7 @@ constexpr ValidationRule kRules[] = {
     {"lane-kind", Shape,
      "sends stand in send lanes, receives in receive lanes, the rest in compute "
      "lanes"},
+    {"replica-twice", Shape, "the replicas of a stage are on different devices"},
     {"lane-device", Shape, "a stage computes on a compute lane of its device"},
     {"lane-peer", Shape, "a compute lane has no peer but its device"},
     {"lane-twice", Shape, "each direction between two devices has one send and one receive lane"},
@@ -36,8 +37,13 @@ constexpr ValidationRule kRules[] = {
     {"weight-before-input", Meaning, "the weight part of a backward comes after its input part"},
     {"recompute-order", Meaning, "a recompute stands between its forward and its backward"},
     {"recompute-slot", Meaning, "a recompute reads the weights that its backward reads"},
-    {"all-reduce-order", Meaning, "an all-reduce stands between its backwards and its step"},
-    {"step-missing", Meaning, "every stage steps for the same mini-batches, the last one included"},
+    {"replica-mismatch", Meaning, "all passes of a micro-batch are on one replica of the stage"},
+    {"all-reduce-missing", Meaning, "a replicated stage sums its gradients before each step"},
+    {"all-reduce-order", Meaning,
+     "an all-reduce stands between its backwards, those of all replicas, and its step"},
+    {"step-missing", Meaning,
+     "all replicas of a stage, and stages with as many, step for the same mini-batches, the last "
+     "one included"},
     {"step-order", Meaning, "a stage steps in the order of mini-batches"},
     {"step-before-backward", Meaning, "a step comes after all backwards whose gradients it uses"},
     {"version-mismatch", Meaning, "a slot holds the version and distance that its reader says"},

@@ -36,7 +36,15 @@ class Communication {
  private:
   [[nodiscard]] std::string text(TaskId id) const { return to_text(schedule_.task(id)); }
 
-  [[nodiscard]] DeviceId device_of(StageId stage) const { return schedule_.stage(stage).device; }
+  /// Where `stage` works on micro-batch `j`.
+  [[nodiscard]] DeviceId device_of(StageId stage, MicroBatch j) const {
+    const StageInfo& info = schedule_.stage(stage);
+    if (!info.is_replicated()) {
+      return info.device();
+    }
+    const TaskId forward = *grid_.find(TaskKind::Forward, stage, index_of(j));
+    return schedule_.lane(index_.place[index_of(forward)].lane).device;
+  }
 
   void collect() {
     const std::size_t cells = schedule_.stages.size() * grid_.micro_batches;
@@ -49,13 +57,13 @@ class Communication {
       const Task& task = schedule_.tasks[i];
       if (const Send* send = std::get_if<Send>(&task.payload)) {
         const Route route{send->pass, task.stage, send->peer};
-        if (check_link(TaskId{i}, route, send->peer)) {
+        if (check_link(TaskId{i}, route, send->peer, send->micro_batch)) {
           sends_.add({number_of(route), send->micro_batch, TaskId{i}});
           fed(route.pass, route.to, send->micro_batch) = true;
         }
       } else if (const Receive* receive = std::get_if<Receive>(&task.payload)) {
         const Route route{receive->pass, receive->peer, task.stage};
-        if (check_link(TaskId{i}, route, receive->peer)) {
+        if (check_link(TaskId{i}, route, receive->peer, receive->micro_batch)) {
           receives_.add({number_of(route), receive->micro_batch, TaskId{i}});
           fed(route.pass, route.to, receive->micro_batch) = true;
         }
@@ -98,11 +106,11 @@ class Communication {
     return fed_[static_cast<int>(pass)][index_of(stage) * grid_.micro_batches + index_of(j)];
   }
 
-  bool check_link(TaskId id, const Route& route, StageId peer) {
+  bool check_link(TaskId id, const Route& route, StageId peer, MicroBatch j) {
     const Task& task = schedule_.task(id);
     const Lane& lane = schedule_.lane(task.lane);
-    const DeviceId own = device_of(task.stage);
-    const DeviceId other = device_of(peer);
+    const DeviceId own = device_of(task.stage, j);
+    const DeviceId other = device_of(peer, j);
     if (own == other) {
       findings_.add("send-to-self", id,
                     "has both ends on device " + std::to_string(index_of(own)) +
@@ -302,8 +310,9 @@ class Communication {
       const StageId stage{static_cast<std::uint16_t>(p)};
       const auto producer = pass == Pass::Forward ? grid_.find(TaskKind::Forward, stage, j)
                                                   : grid_.gradient(stage, j);
-      if (device_of(stage) == device_of(schedule_.task(consumer).stage) && producer &&
-          index_.waits_directly(consumer, *producer)) {
+      if (producer && index_.waits_directly(consumer, *producer) &&
+          device_of(stage, MicroBatch{j}) ==
+              device_of(schedule_.task(consumer).stage, MicroBatch{j})) {
         return true;
       }
     }

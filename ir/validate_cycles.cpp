@@ -121,7 +121,7 @@ std::vector<TaskId> ring_through(const Index& index,
   return {start};
 }
 
-std::string describe_ring(const Index& index, const std::vector<TaskId>& ring) {
+std::string describe_ring(const Index& index, const std::vector<TaskId>& ring, std::size_t behind) {
   const Schedule& schedule = index.schedule;
   std::string text =
       "deadlock: " + std::to_string(ring.size()) + " tasks wait for each other in a ring:";
@@ -138,10 +138,22 @@ std::string describe_ring(const Index& index, const std::vector<TaskId>& ring) {
   if (shown < ring.size()) {
     text += "\n  ... and " + std::to_string(ring.size() - shown) + " more";
   }
+  if (behind > 0) {
+    text += "\n  " + std::to_string(behind) +
+            (behind == 1 ? " more ring waits" : " more rings wait") +
+            " for this one, or for another that is told";
+  }
   text += "\n  expected: no ring; change the order of a lane or take out an edge";
   return text;
 }
 
+/// Tasks that all wait for each other, or a single one.
+struct Component {
+  std::size_t size = 0;
+  bool waits = false;  ///< for a ring, through others or at once
+};
+
+/// Those that wait for no other ring: the others are what follows from them.
 void report_rings(const Index& index, const std::vector<TaskId>& order, Findings& findings) {
   using Graph =
       boost::compressed_sparse_row_graph<boost::directedS, boost::no_property, boost::no_property,
@@ -166,22 +178,37 @@ void report_rings(const Index& index, const std::vector<TaskId>& order, Findings
   std::vector<std::uint32_t> component(count);
   const std::uint32_t components = boost::strong_components(
       graph, boost::make_iterator_property_map(component.begin(), get(boost::vertex_index, graph)));
-  std::vector<std::uint32_t> size(components, 0);
+  std::vector<Component> rings(components);
   for (std::uint32_t i = 0; i < count; ++i) {
-    ++size[component[i]];
+    ++rings[component[i]].size;
+  }
+  // Components are numbered so that each waits only for those below it.
+  std::sort(arrows.begin(), arrows.end(), [&component](const Arrow& a, const Arrow& b) {
+    return component[a.first] < component[b.first];
+  });
+  std::size_t behind = 0;
+  for (const auto& [task, before] : arrows) {
+    const Component& first = rings[component[before]];
+    Component& second = rings[component[task]];
+    if (&first != &second && !second.waits && (first.size > 1 || first.waits)) {
+      second.waits = true;
+      behind += second.size > 1 ? 1 : 0;
+    }
   }
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (size[component[i]] > 1) {
+    Component& ring = rings[component[i]];
+    if (ring.size > 1 && !ring.waits) {
       findings.add("cycle", TaskId{i},
-                   describe_ring(index, ring_through(index, TaskId{i}, component)));
-      size[component[i]] = 0;  // One ring each.
+                   describe_ring(index, ring_through(index, TaskId{i}, component), behind));
+      ring.size = 0;  // One ring each.
+      behind = 0;
     }
   }
 }
 
 }  // namespace
 
-Index::Index(const Schedule& s) : schedule(s) {
+Index::Index(const Schedule& s) : schedule(s), replicas(s) {
   kind.reserve(s.tasks.size());
   place.reserve(s.tasks.size());
   for (const Task& task : s.tasks) {

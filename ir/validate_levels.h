@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "ir/replicas.h"
 #include "ir/schedule.h"
 #include "ir/status.h"
 
@@ -77,7 +78,11 @@ struct Index {
   /// behind it. Requires: the rows.
   [[nodiscard]] bool waits_directly(TaskId later, TaskId earlier) const;
 
+  /// The replica of its stage that a task is of; a number over all stages. Requires: a sound shape.
+  [[nodiscard]] std::size_t replica(TaskId task) const { return replicas.of(schedule.task(task)); }
+
   const Schedule& schedule;
+  Replicas replicas;
   std::vector<TaskKind> kind;            ///< by TaskId
   std::vector<Place> place;              ///< by TaskId; the lane that the task says
   std::vector<std::uint32_t> out_begin;  ///< by TaskId: rows of Schedule::edges
@@ -93,25 +98,24 @@ class Order {
   /// `index` must outlive the order. Requires: no cycle.
   explicit Order(const Index& index);
 
+  /// Requires: two tasks of one replica.
   [[nodiscard]] bool before(TaskId a, TaskId b) const {
     const Place& first = index_.place[index_of(a)];
     const Place& second = index_.place[index_of(b)];
     return first.lane == second.lane ? first.position < second.position : before_across_lanes(a, b);
   }
 
-  /// The stage's tasks stand on more than one compute lane.
-  [[nodiscard]] bool on_several_lanes(StageId stage) const {
-    return several_lanes_[index_of(stage)];
-  }
+  /// The replica's tasks stand on more than one compute lane.
+  [[nodiscard]] bool on_several_lanes(std::size_t replica) const { return several_lanes_[replica]; }
 
-  /// No stage is on several lanes: a stage's tasks run in the order of one lane.
+  /// No replica is on several lanes: its tasks run in the order of one lane.
   [[nodiscard]] bool is_by_lane() const { return column_count_ == 0; }
 
  private:
   [[nodiscard]] bool before_across_lanes(TaskId a, TaskId b) const;
 
   const Index& index_;
-  std::vector<bool> several_lanes_;     ///< by StageId
+  std::vector<bool> several_lanes_;     ///< by replica
   std::vector<std::uint32_t> columns_;  ///< by LaneId; kNoColumn for lanes without a clock
   std::size_t column_count_ = 0;
   /// By task and column: how many tasks of that lane are over when the task has ended.

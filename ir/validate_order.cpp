@@ -14,11 +14,11 @@ constexpr std::uint32_t kNoColumn = std::numeric_limits<std::uint32_t>::max();
 
 Order::Order(const Index& index)
     : index_(index),
-      several_lanes_(index.schedule.stages.size(), false),
+      several_lanes_(index.replicas.size(), false),
       columns_(index.schedule.lanes.size(), kNoColumn) {
   const Schedule& schedule = index.schedule;
   constexpr LaneId kNoLane{std::numeric_limits<std::uint32_t>::max()};
-  std::vector<LaneId> lane_of_stage(schedule.stages.size(), kNoLane);
+  std::vector<LaneId> lane_of(index.replicas.size(), kNoLane);
   const auto give_column = [this](LaneId lane) {
     std::uint32_t& column = columns_[index_of(lane)];
     if (column == kNoColumn) {
@@ -30,10 +30,10 @@ Order::Order(const Index& index)
       continue;
     }
     for (const TaskId id : schedule.lanes[l].order) {
-      const StageId stage = schedule.task(id).stage;
-      LaneId& lane = lane_of_stage[index_of(stage)];
+      const std::size_t replica = index.replica(id);
+      LaneId& lane = lane_of[replica];
       if (lane != kNoLane && lane != LaneId{l}) {
-        several_lanes_[index_of(stage)] = true;
+        several_lanes_[replica] = true;
         give_column(lane);
         give_column(LaneId{l});
       }

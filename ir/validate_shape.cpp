@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -40,8 +42,20 @@ void check_stages(const Schedule& schedule, Findings& findings) {
   for (std::size_t k = 0; k < schedule.stages.size(); ++k) {
     const StageInfo& stage = schedule.stages[k];
     const std::string where = "stage " + std::to_string(k);
-    if (index_of(stage.device) >= schedule.devices) {
-      findings.add("id-range", where, at_most("device", index_of(stage.device), schedule.devices));
+    for (std::size_t r = 0; r < stage.devices.size(); ++r) {
+      const DeviceId device = stage.devices[r];
+      if (index_of(device) >= schedule.devices) {
+        findings.add("id-range", where, at_most("device", index_of(device), schedule.devices));
+      }
+      if (std::find(stage.devices.begin(), stage.devices.begin() + static_cast<std::ptrdiff_t>(r),
+                    device) != stage.devices.begin() + static_cast<std::ptrdiff_t>(r)) {
+        findings.add("replica-twice", where,
+                     "has two replicas on device " + std::to_string(index_of(device)) +
+                         ": expected different devices");
+      }
+    }
+    if (stage.devices.empty()) {
+      findings.add("id-range", where, "is on no device: expected one at least");
     }
     if (stage.slots == 0) {
       findings.add("id-range", where, "has 0 slots: expected at least 1, the master weights");
@@ -123,13 +137,21 @@ class TaskShape {
                     "stands in " + place_of(schedule_, task.lane) + ": expected a " +
                         std::string(name) + " lane");
     } else if (wanted == LaneKind::Compute && index_of(task.stage) < schedule_.stages.size() &&
-               index_of(schedule_.stage(task.stage).device) < schedule_.devices &&
-               schedule_.stage(task.stage).device != lane.device) {
+               !is_on(schedule_.stage(task.stage), lane.device)) {
+      std::string devices;
+      for (const DeviceId device : schedule_.stage(task.stage).devices) {
+        devices += (devices.empty() ? "" : " or ") + std::to_string(index_of(device));
+      }
       findings_.add("lane-device", id,
-                    "stands in " + place_of(schedule_, task.lane) + ": expected device " +
-                        std::to_string(index_of(schedule_.stage(task.stage).device)) +
+                    "stands in " + place_of(schedule_, task.lane) + ": expected device " + devices +
                         ", where stage " + std::to_string(index_of(task.stage)) + " is");
     }
+  }
+
+  /// A stage on a device that does not exist has been told of already.
+  [[nodiscard]] bool is_on(const StageInfo& stage, DeviceId device) const {
+    return std::any_of(stage.devices.begin(), stage.devices.end(),
+                       [&](DeviceId d) { return d == device || index_of(d) >= schedule_.devices; });
   }
 
   const Schedule& schedule_;

@@ -34,12 +34,13 @@ std::string weights_text(Version version, Distance distance) {
 
 class Replay {
  public:
-  Replay(const Schedule& schedule, const Order& order, Findings& findings)
-      : schedule_(schedule),
+  Replay(const Index& index, const Order& order, Findings& findings)
+      : index_(index),
+        schedule_(index.schedule),
         order_(order),
         findings_(findings),
-        slots_(schedule.stages.size()),
-        raced_(schedule.stages.size(), false) {
+        slots_(index.replicas.size()),
+        raced_(index.replicas.size(), false) {
     for (std::vector<Slot>& slots : slots_) {
       slots.resize(1);
       slots[0].state = SlotState::Held;
@@ -48,15 +49,15 @@ class Replay {
 
   void run(TaskId id) {
     const Task& task = schedule_.task(id);
-    stage_ = task.stage;
+    replica_ = index_.replicas.of(task);
     task_ = id;
     std::visit([this](const auto& payload) { touch(payload); }, task.payload);
   }
 
-  /// Tells what was held back, of stages without a race.
+  /// Tells what was held back, of replicas without a race.
   void finish() {
     for (Pending& pending : pending_) {
-      if (!raced_[index_of(schedule_.task(pending.task).stage)]) {
+      if (!raced_[index_.replica(pending.task)]) {
         findings_.add(pending.code, pending.task, std::move(pending.message));
       }
     }
@@ -70,7 +71,7 @@ class Replay {
   };
 
   Slot& slot(SlotId id) {
-    std::vector<Slot>& slots = slots_[index_of(stage_)];
+    std::vector<Slot>& slots = slots_[replica_];
     if (index_of(id) >= slots.size()) {
       slots.resize(std::size_t{index_of(id)} + 1);
     }
@@ -80,7 +81,7 @@ class Replay {
   /// What a slot holds after a race depends on the order chosen here: such faults wait for
   /// finish().
   void fault(std::string_view code, std::string message) {
-    if (order_.on_several_lanes(stage_)) {
+    if (order_.on_several_lanes(replica_)) {
       pending_.push_back({task_, code, std::move(message)});
     } else {
       findings_.add(code, task_, std::move(message));
@@ -91,17 +92,17 @@ class Replay {
 
   void race_with(TaskId other, SlotId id) {
     if (!order_.before(other, task_)) {
-      raced_[index_of(stage_)] = true;
+      raced_[replica_] = true;
       findings_.add("slot-race", task_,
                     "and " + text(other) + " both touch slot " + std::to_string(index_of(id)) +
-                        " of stage " + std::to_string(index_of(stage_)) +
+                        " of stage " + std::to_string(index_of(schedule_.task(task_).stage)) +
                         ", one of them writing, in no order: expected lanes or edges to "
                         "order them");
     }
   }
 
   void note_read(SlotId id) {
-    if (!order_.on_several_lanes(stage_)) {
+    if (!order_.on_several_lanes(replica_)) {
       return;
     }
     Slot& place = slot(id);
@@ -120,7 +121,7 @@ class Replay {
 
   void note_write(SlotId id) {
     Slot& place = slot(id);
-    if (order_.on_several_lanes(stage_)) {
+    if (order_.on_several_lanes(replica_)) {
       if (place.writer) {
         race_with(*place.writer, id);
       }
@@ -224,13 +225,14 @@ class Replay {
 
   void touch(const AllReduce&) {}
 
+  const Index& index_;
   const Schedule& schedule_;
   const Order& order_;
   Findings& findings_;
-  std::vector<std::vector<Slot>> slots_;  ///< by StageId, then SlotId
-  std::vector<bool> raced_;               ///< by StageId
+  std::vector<std::vector<Slot>> slots_;  ///< by replica, then SlotId
+  std::vector<bool> raced_;               ///< by replica
   std::vector<Pending> pending_;
-  StageId stage_{};  ///< of the task that is replayed
+  std::size_t replica_ = 0;  ///< of the task that is replayed
   TaskId task_{};
 };
 
@@ -241,7 +243,7 @@ void check_slots(const Index& index, const Order& order, Findings& findings) {
   if (order.is_by_lane()) {
     // The order among stages shows only in which faults are told one by one, when they are many.
     Findings by_lane(schedule);
-    Replay replay(schedule, order, by_lane);
+    Replay replay(index, order, by_lane);
     for (const Lane& lane : schedule.lanes) {
       if (lane.kind == LaneKind::Compute) {
         std::for_each(lane.order.begin(), lane.order.end(), [&](TaskId id) { replay.run(id); });
@@ -251,7 +253,7 @@ void check_slots(const Index& index, const Order& order, Findings& findings) {
       return;
     }
   }
-  Replay replay(schedule, order, findings);
+  Replay replay(index, order, findings);
   for (const TaskId id : run_what_can_run(index)) {
     replay.run(id);
   }

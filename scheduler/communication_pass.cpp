@@ -126,7 +126,7 @@ class Builder {
     const Target* to = nullptr;
   };
 
-  [[nodiscard]] DeviceId device_of(StageId stage) const { return schedule_.stage(stage).device; }
+  [[nodiscard]] DeviceId device_of(StageId stage) const { return schedule_.stage(stage).device(); }
 
   std::vector<Target>& targets(const Handed& handed, StageId stage) {
     return targets_[static_cast<int>(handed.pass)][index_of(stage)];

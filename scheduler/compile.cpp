@@ -120,7 +120,7 @@ ir::Result<ir::Schedule> compile_plan(const ir::ComputePlan& plan,
   schedule.mini_batches = plan.mini_batches;
   schedule.devices = static_cast<std::uint32_t>(plan.devices.size());
   for (std::size_t k = 0; k < plan.placement.size(); ++k) {
-    schedule.stages.push_back({plan.placement[k].front(), compute.value().slots[k]});
+    schedule.stages.push_back({plan.placement[k], compute.value().slots[k]});
   }
   add_lanes_and_communication(compute.value(), graph, schedule);
   return schedule;

@@ -3,6 +3,7 @@
 // order; staleness and memory both count from it.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace xpipe::simulator {
 /// One filling of one slot; the master is no copy.
 struct SlotLife {
   ir::StageId stage{};
+  std::size_t replica = 0;  ///< of its stage, as of ir::Replicas
   ir::SlotId slot{};
   ir::TaskId written_by{};
   ir::TaskId last_use{};  ///< its release or last reader; written_by when nobody reads it

@@ -5,6 +5,7 @@
 #include <span>
 #include <variant>
 
+#include "ir/replicas.h"
 #include "ir/status.h"
 #include "ir/task.h"
 #include "scheduler/ready_tracker.h"
@@ -27,16 +28,19 @@ struct Held {
 class VersionReplay {
  public:
   explicit VersionReplay(const ir::Schedule& schedule)
-      : schedule_(schedule), stages_(schedule.stages.size()) {
+      : schedule_(schedule), replicas_(schedule), stages_(schedule.stages.size()) {
     const size_t micro_batches = size_t{schedule.micro_batches} * schedule.mini_batches;
+    for (size_t r = 0; r < replicas_.size(); ++r) {
+      slots_.emplace_back(schedule.stage(replicas_.stage(r)).slots);
+    }
     for (size_t k = 0; k < stages_.size(); ++k) {
-      slots_.emplace_back(schedule.stages[k].slots);
       steps_before_.emplace_back(schedule.mini_batches + size_t{1}, 0);
       stages_[k].forward.resize(micro_batches);
       stages_[k].backward.resize(micro_batches);
     }
     for (const ir::Task& task : schedule.tasks) {
-      if (const auto* step = std::get_if<ir::Step>(&task.payload)) {
+      const auto* step = std::get_if<ir::Step>(&task.payload);
+      if (step != nullptr && replicas_.of(task) == replicas_.begin(task.stage)) {
         ++steps_before_[index_of(task.stage)][index_of(step->mini_batch) + 1];
       } else if (task.kind() == ir::TaskKind::BackwardWeight) {
         stages_[index_of(task.stage)].backward_weight.resize(micro_batches);
@@ -50,7 +54,7 @@ class VersionReplay {
   }
 
   void apply(const ir::Task& task) {
-    std::vector<Held>& slots = slots_[index_of(task.stage)];
+    std::vector<Held>& slots = slots_[replicas_.of(task)];
     StageStaleness& stage = stages_[index_of(task.stage)];
     switch (task.kind()) {
       case ir::TaskKind::Forward:
@@ -91,7 +95,7 @@ class VersionReplay {
 
  private:
   void record(const ir::Task& task, std::vector<VersionRead>& reads) {
-    const Held& held = slots_[index_of(task.stage)][index_of(ir::weights_read(task)->slot)];
+    const Held& held = slots_[replicas_.of(task)][index_of(ir::weights_read(task)->slot)];
     const auto i = index_of(ir::mini_batch_of(task, schedule_.micro_batches));
     const std::int64_t sequential = steps_before_[index_of(task.stage)][i];
     reads[index_of(*ir::micro_batch_of(task))] = {held.version, held.distance,
@@ -99,7 +103,8 @@ class VersionReplay {
   }
 
   const ir::Schedule& schedule_;
-  std::vector<std::vector<Held>> slots_;                 ///< by stage, by slot
+  ir::Replicas replicas_;
+  std::vector<std::vector<Held>> slots_;                 ///< by replica, by slot
   std::vector<std::vector<std::int64_t>> steps_before_;  ///< by stage, by mini-batch
   std::vector<StageStaleness> stages_;
 };
@@ -119,8 +124,12 @@ bool are_alike(std::span<const VersionRead> a, std::span<const VersionRead> b) {
                     });
 }
 
-void find_steady_state(StageStaleness& stage, size_t mini_batches, size_t micro_batches) {
-  size_t from = mini_batches - 1;
+/// `period`: mini-batches after which reads repeat, one for each replica where they go round.
+void find_steady_state(StageStaleness& stage,
+                       size_t period,
+                       size_t mini_batches,
+                       size_t micro_batches) {
+  size_t from = mini_batches - std::min(period, mini_batches);
   const auto all_alike = [&](size_t i, size_t j) {
     return std::ranges::all_of(
         std::initializer_list<const std::vector<VersionRead>*>{&stage.forward, &stage.backward,
@@ -130,10 +139,10 @@ void find_steady_state(StageStaleness& stage, size_t mini_batches, size_t micro_
                            mini_batch(*reads, j, micro_batches));
         });
   };
-  while (from > 0 && all_alike(from - 1, mini_batches - 1)) {
+  while (from > 0 && all_alike(from - 1, from - 1 + period)) {
     --from;
   }
-  stage.is_steady = mini_batches - from > 1;
+  stage.is_steady = mini_batches - from > period;
   stage.steady_from = static_cast<std::uint32_t>(stage.is_steady ? from : mini_batches / 2);
 }
 
@@ -154,8 +163,8 @@ Extremes extremes_of(std::span<const VersionRead> reads) {
   return e;
 }
 
-void summarize(StageStaleness& stage, size_t mini_batches, size_t micro_batches) {
-  find_steady_state(stage, mini_batches, micro_batches);
+void summarize(StageStaleness& stage, size_t period, size_t mini_batches, size_t micro_batches) {
+  find_steady_state(stage, period, mini_batches, micro_batches);
   const size_t begin = stage.steady_from * micro_batches;
   const Extremes forward = extremes_of(std::span(stage.forward).subspan(begin));
   Extremes backward = extremes_of(std::span(stage.backward).subspan(begin));
@@ -172,7 +181,7 @@ void summarize(StageStaleness& stage, size_t mini_batches, size_t micro_batches)
   stage.predict_backward = backward.distance;
 }
 
-/// Counts the copies of each stage that are alive, task by task in `order`.
+/// Counts the copies of each replica that are alive, task by task in `order`.
 void count_storages(const ir::Schedule& schedule,
                     std::span<const ir::TaskId> order,
                     std::vector<StageStaleness>& stages) {
@@ -181,16 +190,16 @@ void count_storages(const ir::Schedule& schedule,
   for (size_t i = 0; i < lives.size(); ++i) {
     ends[index_of(lives[i].last_use)].push_back(i);
   }
-  std::vector<StorageCount> alive(stages.size());
+  std::vector<StorageCount> alive(ir::Replicas(schedule).size());
   const auto slots_of = [&](const SlotLife& life) -> std::uint32_t& {
-    StorageCount& now = alive[index_of(life.stage)];
+    StorageCount& now = alive[life.replica];
     return life.is_prediction ? now.prediction_slots : now.stash_slots;
   };
   size_t next = 0;  // lives stand in the order of writing
   for (const ir::TaskId id : order) {
     while (next < lives.size() && lives[next].written_by == id) {
       ++slots_of(lives[next]);
-      StorageCount& now = alive[index_of(lives[next].stage)];
+      StorageCount& now = alive[lives[next].replica];
       now.versions_held = 1 + now.stash_slots + now.prediction_slots;
       StorageCount& peak = stages[index_of(lives[next].stage)].peak;
       if (now.versions_held > peak.versions_held) {
@@ -215,8 +224,9 @@ std::vector<StageStaleness> measure_staleness(const ir::Schedule& schedule) {
   }
   std::vector<StageStaleness> stages = std::move(replay).take();
   if (schedule.mini_batches > 0) {
-    for (StageStaleness& stage : stages) {
-      summarize(stage, schedule.mini_batches, schedule.micro_batches);
+    for (size_t k = 0; k < stages.size(); ++k) {
+      summarize(stages[k], schedule.stages[k].devices.size(), schedule.mini_batches,
+                schedule.micro_batches);
     }
   }
   count_storages(schedule, order, stages);

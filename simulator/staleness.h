@@ -39,7 +39,8 @@ struct StageStaleness {
 
   /// Steady state: the longest run of mini-batches up to the last one in which all reads (staleness
   /// and distance, micro-batch by micro-batch) are alike, if it is longer than one mini-batch; else
-  /// the second half of the segment, and `is_steady` is false.
+  /// the second half of the segment, and `is_steady` is false. Of a replicated stage, each is
+  /// compared with the one that comes as many later as there are replicas.
   std::uint32_t steady_from = 0;  ///< the first mini-batch of it
   bool is_steady = false;
   std::int64_t forward_min = 0;  ///< in steady state, as all that follow
@@ -49,7 +50,7 @@ struct StageStaleness {
   ir::Distance predict_forward = 0;  ///< the largest
   ir::Distance predict_backward = 0;
 
-  /// At the first moment of the whole segment with the most storages. A slot is alive from the task
+  /// At the first moment of the whole segment with the most storages on one device. A slot is alive from the task
   /// that writes it to its release, or to its last reader before the next write where nothing
   /// releases it.
   StorageCount peak;

@@ -120,7 +120,14 @@ class Writer {
     meta["devices"] = schedule_.devices;
     meta["stages"] = Json::array();
     for (const ir::StageInfo& stage : schedule_.stages) {
-      meta["stages"].push_back({{"device", index_of(stage.device)}, {"slots", stage.slots}});
+      Json json_stage = {{"device", index_of(stage.device())}, {"slots", stage.slots}};
+      if (stage.is_replicated()) {
+        json_stage["devices"] = Json::array();
+        for (const ir::DeviceId device : stage.devices) {
+          json_stage["devices"].push_back(index_of(device));
+        }
+      }
+      meta["stages"].push_back(std::move(json_stage));
     }
     meta["lanes"] = Json::array();
     for (std::size_t i = 0; i < schedule_.lanes.size(); ++i) {

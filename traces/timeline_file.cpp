@@ -171,8 +171,11 @@ class Reader {
     schedule.mini_batches = static_cast<std::uint32_t>(meta.whole("mini_batches", 0, kMax32));
     schedule.devices = static_cast<std::uint32_t>(meta.whole("devices", 0, kMax16 + 1));
     each(meta, "stages", [&](JsonFields& stage) {
-      schedule.stages.push_back(
-          {device(stage, "device"), static_cast<std::uint16_t>(stage.whole("slots", 1, kMax16))});
+      ir::StageInfo info;
+      info.devices = {device(stage, "device")};
+      replicas(stage, info.devices);
+      info.slots = static_cast<std::uint16_t>(stage.whole("slots", 1, kMax16));
+      schedule.stages.push_back(std::move(info));
     });
     each(meta, "lanes", [&](JsonFields& lane) {
       const std::int64_t tid = tid_of(schedule.lanes.size());
@@ -188,6 +191,29 @@ class Reader {
     layers(meta);
     pairs(meta, "facts", result_.info.facts);
     meta.finish();
+  }
+
+  /// The devices of a replicated stage, the first one's included.
+  void replicas(JsonFields& stage, std::vector<ir::DeviceId>& devices) {
+    const JsonValue* list = stage.optional_member("devices", Kind::Array);
+    if (list == nullptr) {
+      return;
+    }
+    devices.clear();
+    for (const JsonValue& item : list->items) {
+      const auto number = whole_number(item);
+      if (!number || *number < 0 ||
+          *number >= std::max<std::int64_t>(result_.schedule.devices, 1)) {
+        faults_.add("trace-value", stage.path_of("devices"),
+                    "found " + shown(item) + ", expected a device of this trace");
+        continue;
+      }
+      devices.push_back(ir::DeviceId(static_cast<std::uint16_t>(*number)));
+    }
+    if (devices.empty()) {
+      faults_.add("trace-value", stage.path_of("devices"), "expected a device for each replica");
+      devices = {ir::DeviceId{}};
+    }
   }
 
   ir::DeviceId device(JsonFields& fields, std::string_view name) {

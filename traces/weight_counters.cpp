@@ -6,6 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "ir/replicas.h"
+
 namespace xpipe::traces {
 
 namespace {
@@ -20,11 +22,11 @@ struct Holding {
   Nanos end = 0;
 };
 
-/// The series of one stage, filled while its tasks pass by in the order of their lane.
+/// The series of one stage on one device, filled while its tasks pass by in the order of their
+/// lane.
 class StageCounters {
  public:
-  StageCounters(ir::StageId stage, ir::DeviceId device) {
-    const std::string name = "stage " + std::to_string(index_of(stage)) + " ";
+  StageCounters(const std::string& name, ir::DeviceId device) {
     version_ = {
         .name = name + "version", .unit = "version", .device = device, .base = 0, .points = {}};
     storages_ = {
@@ -124,9 +126,15 @@ class StageCounters {
 std::vector<CounterSeries> weight_counters(const ir::Schedule& schedule,
                                            const ir::Timeline& timeline) {
   std::vector<StageCounters> stages;
-  stages.reserve(schedule.stages.size());
-  for (std::size_t k = 0; k < schedule.stages.size(); ++k) {
-    stages.emplace_back(ir::StageId(static_cast<std::uint16_t>(k)), schedule.stages[k].device);
+  const ir::Replicas replicas(schedule);
+  stages.reserve(replicas.size());
+  for (std::size_t r = 0; r < replicas.size(); ++r) {
+    const ir::StageId stage = replicas.stage(r);
+    std::string name = "stage " + std::to_string(index_of(stage)) + " ";
+    if (schedule.stage(stage).is_replicated()) {
+      name += "replica " + std::to_string(r - replicas.begin(stage)) + " ";
+    }
+    stages.emplace_back(name, replicas.device(r));
   }
   const auto each = [&schedule](auto&& fn) {
     for (const ir::Lane& lane : schedule.lanes) {
@@ -138,7 +146,7 @@ std::vector<CounterSeries> weight_counters(const ir::Schedule& schedule,
   each([&](ir::TaskId id) {
     const ir::Task& task = schedule.task(id);
     if (const auto* step = std::get_if<ir::Step>(&task.payload)) {
-      stages[index_of(task.stage)].add_step(step->mini_batch);
+      stages[replicas.of(task)].add_step(step->mini_batch);
     }
   });
   for (StageCounters& stage : stages) {
@@ -146,8 +154,8 @@ std::vector<CounterSeries> weight_counters(const ir::Schedule& schedule,
   }
   each([&](ir::TaskId id) {
     const ir::Task& task = schedule.task(id);
-    stages[index_of(task.stage)].replay(task, timeline.spans[index_of(id)],
-                                        ir::mini_batch_of(task, schedule.micro_batches));
+    stages[replicas.of(task)].replay(task, timeline.spans[index_of(id)],
+                                     ir::mini_batch_of(task, schedule.micro_batches));
   });
   std::vector<CounterSeries> series;
   for (StageCounters& stage : stages) {

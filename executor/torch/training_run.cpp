@@ -106,7 +106,7 @@ TrainingRun::Boundary& TrainingRun::boundary(Pass pass, std::size_t between) {
 }
 
 bool TrainingRun::same_device(std::size_t a, std::size_t b) const {
-  return schedule_.stages[a].device == schedule_.stages[b].device;
+  return schedule_.stages[a].device() == schedule_.stages[b].device();
 }
 
 void TrainingRun::post(

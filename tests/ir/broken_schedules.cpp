@@ -25,7 +25,7 @@ TaskId task_called(const Schedule& schedule, std::string_view text) {
 }  // namespace
 
 const std::vector<Broken>& broken_schedules() {
-  static const std::vector<Broken> kBroken = {
+  static const std::vector<Broken> kOneDeviceEach = {
       // Shape.
       {"no-tasks",
        kTwoStages,
@@ -383,7 +383,14 @@ const std::vector<Broken>& broken_schedules() {
        "stage 1",
        "declares 2 slots and never touches slot 1"},
   };
-  return kBroken;
+  static const std::vector<Broken> kAll = [] {
+    std::vector<Broken> all = kOneDeviceEach;
+    for (Broken& broken : broken_replicas()) {
+      all.push_back(std::move(broken));
+    }
+    return all;
+  }();
+  return kAll;
 }
 
 }  // namespace xpipe::ir::tests

@@ -22,6 +22,9 @@ struct Broken {
   std::string_view also = "";  ///< the code of a second fault that cannot but come with it
 };
 
+/// Those of replicated stages; they are among broken_schedules().
+[[nodiscard]] std::vector<Broken> broken_replicas();
+
 /// At least one for each of validation_rules(): validate_test.cpp sees to that.
 [[nodiscard]] const std::vector<Broken>& broken_schedules();
 

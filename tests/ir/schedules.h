@@ -64,6 +64,35 @@ compute 0: 0STEP0[v0] 0PREDICT_F1[s0:v1>s1+1] 0STEP1[v1]
 edges: 0B0>0STEP0 0PREDICT_F1>0F1 0B1>0STEP1
 )";
 
+/// Stage 0 on devices 0 and 1, one micro-batch each of a mini-batch of two; the steps wait for the
+/// sum of both gradients.
+///
+///   device 0   F0 .. .. B0 .. ALLREDUCE STEP
+///   device 1   F1 .. .. .. B1 ALLREDUCE STEP
+///   device 2   .. F0 B0 F1 B1 STEP
+inline constexpr std::string_view kReplicas = R"(# xpipe.schedule 1
+policy hand
+micro-batches 2
+mini-batches 1
+devices 3
+stage 0 devices 0,1 slots 1
+stage 1 device 2 slots 1
+compute 0: 0F0[s0:v0] 0B0[s0:v0] 0ALLREDUCE0 0STEP0[v0]
+compute 1: 0F1[s0:v0] 0B1[s0:v0] 0ALLREDUCE0 0STEP0[v0]
+compute 2: 1F0[s0:v0] 1B0[s0:v0] 1F1[s0:v0] 1B1[s0:v0] 1STEP0[v0]
+send 0>2: 0SEND_F0
+receive 0>2: 1RECV_F0
+send 1>2: 0SEND_F1
+receive 1>2: 1RECV_F1
+send 2>0: 1SEND_B0
+receive 2>0: 0RECV_B0
+send 2>1: 1SEND_B1
+receive 2>1: 0RECV_B1
+edges: 0F0>0SEND_F0 0SEND_F0>1RECV_F0 1RECV_F0>1F0 1B0>1SEND_B0 1SEND_B0>0RECV_B0 0RECV_B0>0B0
+edges: 0F1>0SEND_F1 0SEND_F1>1RECV_F1 1RECV_F1>1F1 1B1>1SEND_B1 1SEND_B1>0RECV_B1 0RECV_B1>0B1
+edges: 0B0>0ALLREDUCE0#1 0B1>0ALLREDUCE0#0
+)";
+
 using Edits = std::vector<std::pair<std::string, std::string>>;
 
 /// `text` with each first string, which must stand there exactly once, replaced by the second.

@@ -18,6 +18,7 @@ namespace {
 
 using tests::edited;
 using tests::kOneStage;
+using tests::kReplicas;
 using tests::kTwoLanes;
 using tests::kTwoStages;
 using tests::parsed;
@@ -248,7 +249,7 @@ TEST_CASE("text: a schedule read back from its text is the same schedule, ids in
 }
 
 TEST_CASE("text: what is written is what the header of ir/text.h draws") {
-  for (const std::string_view text : {kTwoStages, kOneStage, kTwoLanes}) {
+  for (const std::string_view text : {kTwoStages, kOneStage, kTwoLanes, kReplicas}) {
     const std::string written = schedule_to_text(parsed(text));
     CHECK(parsed(written) == parsed(text));
     CHECK(written.find("\nids:") == std::string::npos);

@@ -20,6 +20,7 @@ using tests::Broken;
 using tests::broken_schedules;
 using tests::edited;
 using tests::kOneStage;
+using tests::kReplicas;
 using tests::kTwoLanes;
 using tests::kTwoStages;
 using tests::parsed;
@@ -31,7 +32,7 @@ std::string told(const std::vector<Diagnostic>& diagnostics) {
 }  // namespace
 
 TEST_CASE("validate: small legal schedules pass") {
-  for (const std::string_view text : {kTwoStages, kOneStage, kTwoLanes}) {
+  for (const std::string_view text : {kTwoStages, kOneStage, kTwoLanes, kReplicas}) {
     CAPTURE(text);
     CHECK_EQ(told(validate(parsed(text))), "nothing");
     CHECK(check_legal(parsed(text)).ok());

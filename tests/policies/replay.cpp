@@ -18,7 +18,7 @@ using ir::index_of;
 
 const ir::Lane& compute_lane(const ir::Schedule& schedule, std::uint32_t stage) {
   for (const ir::Lane& lane : schedule.lanes) {
-    if (lane.kind == ir::LaneKind::Compute && lane.device == schedule.stages[stage].device) {
+    if (lane.kind == ir::LaneKind::Compute && lane.device == schedule.stages[stage].device()) {
       return lane;
     }
   }

@@ -114,6 +114,7 @@ TEST_CASE("sends: 1F1B with blocking sends is a deadlock that names tasks and de
       {.sends = Sends::Blocking});
   REQUIRE_FALSE(result.ok());
   CHECK(result.error().kind == ir::ErrorKind::Illegal);
+  CHECK(result.error().diagnostics.size() == 1);
   const std::string text = result.error().to_string();
   CAPTURE(text);
   for (const char* part :
