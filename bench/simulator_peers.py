@@ -7,7 +7,8 @@ copied nor changed. A Python environment with PyTorch and SimPy (bench/peers-req
 made in $XPIPE_CACHE at the first run.
 
 An action is a forward, a backward, a send or a receive, whoever counts: the rates of all contenders
-are for the same number of actions, so that ratios are ratios of times. Times are wall times:
+are for the same number of actions, so that ratios are ratios of times. Times are CPU times of one core,
+which other load disturbs least:
   pytorch      make the lists, lower them with sends and receives, dry run (no durations)
   simpy        build and run the model (compute and links, no validation)
   end to end   ours: policy, passes, validation, preparation, replay
@@ -28,7 +29,7 @@ import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
 REQUIREMENTS = HERE / "peers-requirements.txt"
-PEERS = {"pytorch": "torch-1f1b", "simpy": "simpy-1f1b"}
+PEERS = {"pytorch": "torch", "simpy": "simpy"}
 # ../shared/bench/README.md, section 3, sends and receives counted, 64 x 4096, its better run.
 ASTRA_SIM_ACTIONS_PER_S = 204e3
 AIMS = {("end to end", "pytorch"): 50, ("end to end", "simpy"): 50,
@@ -72,9 +73,24 @@ def run(command, what):
     return done.stdout
 
 
+# Runs one tool of sim_peers.py (argv: its folder, tool, stages, micro-batches) on the CPU clock.
+RUNNER = """
+import contextlib, json, os, sys, time
+time.perf_counter = time.process_time
+sys.path.insert(0, sys.argv[1])
+import sim_peers
+tool, stages, micro_batches = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+if tool == "torch":
+    sim_peers.torch_setup()
+with open(os.devnull, "w") as null, contextlib.redirect_stdout(null):
+    r = (sim_peers.run_torch(stages, micro_batches, 1) if tool == "torch"
+         else sim_peers.run_simpy(stages, micro_batches))
+print(json.dumps(r))
+"""
+
+
 def time_peer(python, scripts, tool, size):
-    out = run([python, scripts / "sim_peers.py", "one", "--tool", tool, "--size", size], tool)
-    result = json.loads(out.strip().splitlines()[-1])
+    result = json.loads(run([python, "-c", RUNNER, scripts, tool, *size.split("x")], tool))
     return result["build_s"] + result["sim_s"]
 
 
@@ -83,7 +99,7 @@ def time_ours(program, size):
     out = run([program, f"--benchmark_filter=^(end_to_end|replay)/{size}$",
                "--benchmark_format=json", "--benchmark_min_time=0.5"], "bench_simulator_speed")
     found = {b["name"].split("/")[0]: b for b in json.loads(out)["benchmarks"]}
-    milliseconds = {name: found[name]["real_time"] for name in ("end_to_end", "replay")}
+    milliseconds = {name: found[name]["cpu_time"] for name in ("end_to_end", "replay")}
     stages = int(size.split("x")[0])
     steps = stages  # The peers' lists have none: one optimizer step a stage.
     return ({"end to end": milliseconds["end_to_end"] / 1e3, "replay": milliseconds["replay"] / 1e3},
