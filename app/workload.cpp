@@ -156,7 +156,7 @@ ir::Status place(const WorkloadArguments& arguments,
                  Workload& workload) {
   if (schedule != nullptr) {
     for (const ir::StageInfo& stage : schedule->stages) {
-      workload.placement.push_back({stage.device});
+      workload.placement.push_back(stage.devices);
     }
   } else {
     ir::Result<scheduler::Passes> passes = resolve_passes(arguments.passes, workload.stages);
