@@ -1,10 +1,13 @@
 #include "app/arguments.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
 
 #include <fmt/format.h>
+
+#include "ir/decimal.h"
 
 namespace xpipe::app {
 
@@ -121,6 +124,59 @@ void whole_numbers(CLI::App& app,
                range_text(low, high) + ", or several joined by commas; '" + word + "' is none");
       }
       values.push_back(*number);
+    }
+  });
+}
+
+std::optional<ir::Bytes> parse_byte_size(const std::string& word) {
+  struct Unit {
+    const char* name;
+    std::uint32_t base;
+    int power;
+  };
+
+  constexpr Unit kUnits[] = {{"", 1, 0},       {"B", 1, 0},     {"kB", 1000, 1},  {"MB", 1000, 2},
+                             {"GB", 1000, 3},  {"TB", 1000, 4}, {"KiB", 1024, 1}, {"MiB", 1024, 2},
+                             {"GiB", 1024, 3}, {"TiB", 1024, 4}};
+  const std::size_t end = word.find_last_of("0123456789.") + 1;  // npos + 1 is 0
+  const std::string number = word.substr(0, end);
+  const auto* unit = std::ranges::find(kUnits, word.substr(end), &Unit::name);
+  if (number.empty() || number.find_first_not_of("0123456789.") != std::string::npos ||
+      unit == std::end(kUnits)) {
+    return std::nullopt;
+  }
+  const std::size_t point = std::min(number.find('.'), number.size());
+  constexpr std::int64_t kMillion = 1'000'000;  // the fraction counts in millionths
+  const auto whole = ir::scaled_decimal(number.substr(0, point), 0);
+  const auto fraction = ir::scaled_decimal("0" + number.substr(point), 6);
+  if (!whole || !fraction) {
+    return std::nullopt;
+  }
+  ir::Bytes unit_bytes = 1;
+  for (int i = 0; i < unit->power; ++i) {
+    unit_bytes *= unit->base;
+  }
+  const ir::Bytes part = (fraction->value * unit_bytes + kMillion / 2) / kMillion;
+  if (whole->value > (std::numeric_limits<ir::Bytes>::max() - part) / unit_bytes) {
+    return std::nullopt;
+  }
+  return whole->value * unit_bytes + part;
+}
+
+void byte_sizes(CLI::App& app,
+                const std::string& option,
+                std::vector<ir::Bytes>& values,
+                const std::string& help) {
+  add_option(app, option, "SIZE[,SIZE...]", help, [&values, option](const std::string& list) {
+    values.clear();
+    for (const std::string& word : split_list(list)) {
+      const auto bytes = parse_byte_size(word);
+      if (!bytes) {
+        refuse(option, list,
+               "a size such as 16GB, 35MiB or 40000000, or several joined by commas; '" + word +
+                   "' is none");
+      }
+      values.push_back(*bytes);
     }
   });
 }

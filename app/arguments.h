@@ -39,6 +39,16 @@ void whole_numbers(CLI::App& app,
                    std::uint32_t high,
                    const std::string& help);
 
+/// A comma-separated list of sizes, a number and a unit each: B (or none), kB, MB, GB, TB for
+/// powers of 1000, KiB, MiB, GiB, TiB for powers of 1024.
+void byte_sizes(CLI::App& app,
+                const std::string& option,
+                std::vector<ir::Bytes>& values,
+                const std::string& help);
+
+/// "35MB" is 35000000, "1.5GiB" 1610612736; rounded half up to a byte. Nothing for anything else.
+[[nodiscard]] std::optional<ir::Bytes> parse_byte_size(const std::string& word);
+
 /// A finite decimal number in [low, high].
 void real_number(CLI::App& app,
                  const std::string& option,

@@ -17,6 +17,7 @@ struct Context {
 };
 
 void add_policies_command(CLI::App& app, Context& context);
+void add_clusters_command(CLI::App& app, Context& context);
 void add_schedule_command(CLI::App& app, Context& context);
 void add_check_command(CLI::App& app, Context& context);
 void add_simulate_command(CLI::App& app, Context& context);

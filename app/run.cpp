@@ -86,6 +86,7 @@ int run(int argc, const char* const* argv) {
                               [](const char* word) { return std::string_view(word) == "--sweep"; });
   context.emulated = asks_for_emulation(argc, argv);
   add_policies_command(app, context);
+  add_clusters_command(app, context);
   add_schedule_command(app, context);
   add_check_command(app, context);
   add_simulate_command(app, context);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "simulator/memory.h"
+#include "simulator/memory_limit.h"
 #include "simulator/metrics.h"
 #include "simulator/staleness.h"
 
@@ -119,8 +120,14 @@ ir::Result<RunSummary> SetUpEvaluator::evaluate(std::uint64_t i) {
   const ir::Schedule& schedule = compiled_->schedule();
   const ir::Timeline& timeline = replayed.value().timeline;
   ir::Bytes peak_memory = 0;
-  for (const simulator::DeviceMemory& device :
-       simulator::memory_over_time(schedule, timeline, costs)) {
+  const std::vector<simulator::DeviceMemory> memory =
+      simulator::memory_over_time(schedule, timeline, costs, simulator::MemoryCurve::Drop);
+  if (ir::Status fits =
+          simulator::check_memory(schedule, memory, simulator::memory_limits(workload.cluster));
+      !fits.ok()) {
+    return fits.error();
+  }
+  for (const simulator::DeviceMemory& device : memory) {
     peak_memory = std::max(peak_memory, device.peak);
   }
   return summarize(workload, schedule, request.value().micro_batches,

@@ -7,6 +7,7 @@
 #include "app/what_if.h"
 #include <fmt/format.h>
 
+#include "simulator/memory_limit.h"
 #include "traces/weight_counters.h"
 
 namespace xpipe::app {
@@ -33,6 +34,11 @@ ir::Result<Simulation> answer(const Workload& workload,
   run.staleness = simulator::measure_staleness(schedule);
   run.in_flight = simulator::peak_in_flight(schedule);
   run.memory = simulator::memory_over_time(schedule, run.timeline, run.costs);
+  if (ir::Status fits =
+          simulator::check_memory(schedule, run.memory, simulator::memory_limits(workload.cluster));
+      !fits.ok()) {
+    return fits.error();
+  }
   run.critical_path = simulator::critical_path(schedule, run.timeline, run.costs);
   run.notes = run.costs.notes;
   ir::Bytes peak_memory = 0;

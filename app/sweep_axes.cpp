@@ -24,14 +24,15 @@ constexpr std::array<std::string_view, 14> kNesting = {
     "--mini-batches", "--set",       "--sends",    "--recompute"};
 
 /// Their value is a list, or a file's name, which may hold commas.
-const std::set<std::string_view> kWholeValues = {"--profile", "--cluster", "--partition",
-                                                 "--placement", "--replicas"};
+const std::set<std::string_view> kWholeValues = {"--profile",   "--cluster",  "--partition",
+                                                 "--placement", "--replicas", "--memory-limit"};
 
 /// What has no meaning for many set-ups at once, and what to do instead.
 const std::map<std::string_view, const char*> kRefused = {
     {"--schedule", "is one schedule; a sweep compiles its own, from --policy"},
     {"--trace", "holds one run; simulate the set-up of interest without --sweep"},
     {"--what-if", "is for one set-up; simulate the one of interest without --sweep"},
+    {"--verbose", "shows one cluster; simulate the set-up of interest without --sweep"},
     {"--memory-over-time", "is for one set-up; simulate the one of interest without --sweep"}};
 
 std::size_t nesting_of(const std::string& option) {

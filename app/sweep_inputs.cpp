@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "app/cluster_files.h"
 #include "app/set_up_parser.h"
 #include <zlib.h>
 
@@ -82,7 +83,9 @@ ir::Result<SweepInputs> SweepInputs::read(const SweepAxes& axes,
   for (const char* option : {"--profile", "--cluster"}) {
     const SweepAxis* axis = axes.find(option);
     for (std::size_t i = 0; axis != nullptr && i < axis->values.size(); ++i) {
-      const ir::Result<std::string> content = ir::read_file(axis->values[i]);
+      const ir::Result<std::string> content = std::string_view(option) == "--cluster"
+                                                  ? cluster_text(axis->values[i])
+                                                  : ir::read_file(axis->values[i]);
       if (!content.ok()) {
         return content.error();
       }

@@ -1,13 +1,14 @@
 #include "app/workload.h"
 
 #include <algorithm>
+#include <iostream>
 #include <utility>
 
 #include "app/arguments.h"
+#include "app/cluster_files.h"
 #include "app/exit_status.h"
 #include <fmt/format.h>
 
-#include "ir/cluster_json.h"
 #include "ir/file_kind.h"
 #include "ir/files.h"
 #include "ir/pipedream_graph.h"
@@ -149,6 +150,18 @@ std::uint32_t devices_of(const std::vector<std::vector<ir::DeviceId>>& placement
   return devices;
 }
 
+/// The mode that a schedule says it was compiled with.
+scheduler::Recompute recompute_of(const ir::Schedule& schedule) {
+  for (const auto mode : {scheduler::Recompute::Stage, scheduler::Recompute::Layer}) {
+    for (const auto& [name, value] : schedule.options) {
+      if (name == scheduler::kRecomputeOption && value == scheduler::recompute_name(mode)) {
+        return mode;
+      }
+    }
+  }
+  return scheduler::Recompute::None;
+}
+
 /// Where the stages run: as `schedule` says, else as the options do.
 ir::Status place(const WorkloadArguments& arguments,
                  const WorkloadFiles& files,
@@ -158,6 +171,7 @@ ir::Status place(const WorkloadArguments& arguments,
     for (const ir::StageInfo& stage : schedule->stages) {
       workload.placement.push_back(stage.devices);
     }
+    workload.recompute = recompute_of(*schedule);
   } else {
     ir::Result<scheduler::Passes> passes = resolve_passes(arguments.passes, workload.stages);
     if (!passes.ok()) {
@@ -165,6 +179,7 @@ ir::Status place(const WorkloadArguments& arguments,
     }
     workload.passes = std::move(passes).value();
     workload.placement = workload.passes.layout->by_stage();
+    workload.recompute = workload.passes.recompute;
   }
   const std::uint32_t devices = devices_of(workload.placement);
   if (files.cluster.has_value() && files.cluster->devices.size() < devices) {
@@ -177,6 +192,20 @@ ir::Status place(const WorkloadArguments& arguments,
   return {};
 }
 
+/// `limits` are of every device, or one by device; without any the cluster's stay.
+ir::Status limit_memory(const std::vector<ir::Bytes>& limits, ir::Cluster& cluster) {
+  if (limits.size() > 1 && limits.size() != cluster.devices.size()) {
+    return usage(
+        "memory-limit", "--memory-limit",
+        fmt::format("found {} sizes for {} devices; expected one for all, or one by device",
+                    limits.size(), cluster.devices.size()));
+  }
+  for (std::size_t d = 0; d < cluster.devices.size() && !limits.empty(); ++d) {
+    cluster.devices[d].memory_bytes = limits.size() == 1 ? limits.front() : limits[d];
+  }
+  return {};
+}
+
 }  // namespace
 
 void add_workload_options(CLI::App& command, WorkloadArguments& arguments) {
@@ -184,7 +213,12 @@ void add_workload_options(CLI::App& command, WorkloadArguments& arguments) {
        "layer costs: an xpipe.profile, or PipeDream's graph.txt");
   whole_number(command, "--samples", arguments.samples, 1, 1U << 24,
                "the batch a graph.txt was taken with (worked out for ImageNet images)");
-  text(command, "--cluster", arguments.cluster, "FILE", "devices and links: an xpipe.cluster");
+  text(command, "--cluster", arguments.cluster, "FILE|NAME",
+       "devices and links: an xpipe.cluster, or one of " + cluster_names());
+  byte_sizes(command, "--memory-limit", arguments.memory_limit,
+             "of every device, or one by device, such as 16GB or 40GB,35GiB (default: the "
+             "cluster's)");
+  command.add_flag("--verbose", arguments.verbose, "show the cluster as it was read, on stderr");
   whole_number(command, "--stages", arguments.stages, 1, 65535, "model stages, D");
   whole_numbers(command, "--partition", arguments.partition, 1, 1U << 20,
                 "layers per stage (default: the slowest stage as fast as possible)");
@@ -260,11 +294,7 @@ std::vector<std::vector<std::string>> Workload::layers_by_stage() const {
 ir::Result<WorkloadFiles> read_workload_files(const WorkloadArguments& arguments) {
   WorkloadFiles files;
   if (!arguments.cluster.empty()) {
-    ir::Result<std::string> content = ir::read_file(arguments.cluster);
-    if (!content.ok()) {
-      return content.error();
-    }
-    ir::Result<ir::Cluster> cluster = ir::cluster_from_json(content.value(), arguments.cluster);
+    ir::Result<ir::Cluster> cluster = read_cluster(arguments.cluster);
     if (!cluster.ok()) {
       return cluster.error();
     }
@@ -289,7 +319,11 @@ ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
   if (!files.ok()) {
     return files.error();
   }
-  return make_workload(arguments, files.value(), schedule);
+  ir::Result<Workload> workload = make_workload(arguments, files.value(), schedule);
+  if (workload.ok() && arguments.verbose) {
+    std::cerr << describe(workload.value().cluster);
+  }
+  return workload;
 }
 
 ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
@@ -314,6 +348,9 @@ ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
       devices_of(workload.placement), {.bandwidth_bytes_per_s = std::nullopt,
                                        .latency = arguments.latency.value_or(0),
                                        .duplex = ir::Duplex::Full}));
+  if (ir::Status limited = limit_memory(arguments.memory_limit, workload.cluster); !limited.ok()) {
+    return limited.error();
+  }
   if (!files.profile.has_value()) {
     workload.synthetic = true;
     workload.profile =
@@ -358,7 +395,8 @@ ir::Result<scheduler::StagedModel> staged_model(const Workload& workload,
                                  .optimizer = workload.optimizer,
                                  .extrapolation = policy.extrapolation,
                                  .placement = workload.placement,
-                                 .task_overhead = workload.task_overhead},
+                                 .task_overhead = workload.task_overhead,
+                                 .recompute = workload.recompute},
                                 workload.cluster);
 }
 

@@ -36,6 +36,8 @@ struct WorkloadArguments {
   std::string optimizer = "adam";
   std::optional<double> momentum;
   PassesArguments passes;
+  std::vector<ir::Bytes> memory_limit;  ///< of every device, or by device
+  bool verbose = false;
 };
 
 void add_workload_options(CLI::App& command, WorkloadArguments& arguments);
@@ -57,6 +59,7 @@ struct Workload {
   ir::Nanos task_overhead = 0;
   scheduler::Passes passes;                          ///< of schedules that are compiled for it
   std::vector<std::vector<ir::DeviceId>> placement;  ///< by stage, then replica
+  scheduler::Recompute recompute = scheduler::Recompute::None;  ///< of the schedules
 
   /// Samples of one mini-batch when it is cut into `micro_batches`.
   [[nodiscard]] std::uint32_t samples_per_mini_batch(std::uint32_t micro_batches) const {
@@ -81,7 +84,7 @@ struct WorkloadFiles {
                                                  const WorkloadFiles& files,
                                                  const ir::Schedule* schedule);
 
-/// The same with files that are read here.
+/// The same with files that are read here; with --verbose the cluster is shown on stderr.
 [[nodiscard]] ir::Result<Workload> make_workload(const WorkloadArguments& arguments,
                                                  const ir::Schedule* schedule);
 
