@@ -81,32 +81,23 @@ class Builder {
   }
 
   void add_compute(const ComputeLanes& compute) {
-    std::uint32_t tasks = 0;
-    std::size_t messages = 0;
-    for (const std::vector<Task>& device : compute.devices) {
-      for (const Task& task : device) {
-        if (const auto handed = handed_on(task)) {
-          compute_task(*handed, task.stage) = TaskId{tasks};
-          messages += targets(*handed, task.stage).size();
-        }
-        ++tasks;
-      }
-    }
-    schedule_.tasks.reserve(tasks + 2 * messages);
-    schedule_.edges.reserve(3 * messages);
-    consumers_.reserve(messages);
+    reserve(compute);
     for (std::size_t d = 0; d < compute.devices.size(); ++d) {
       const DeviceId device{static_cast<std::uint16_t>(d)};
       const LaneId lane = add_lane(LaneKind::Compute, device, device, compute.devices[d].size());
+      std::vector<TaskId>& order = schedule_.lanes.back().order;
       for (const Task& task : compute.devices[d]) {
-        add_task(lane, task.stage, task.payload);
+        const TaskId id = add_task(order, {task.payload, lane, task.stage});
+        if (const auto handed = handed_on(task)) {
+          compute_task(*handed, task.stage) = id;
+        }
       }
     }
   }
 
   /// One send and one receive lane per direction, sorted by (from, to).
   void add_messages() {
-    std::uint32_t send = static_cast<std::uint32_t>(schedule_.tasks.size());
+    auto send = static_cast<std::uint32_t>(schedule_.tasks.size());
     for (std::uint32_t d = 0; d < schedule_.devices; ++d) {
       add_messages_from(d);
     }
@@ -115,13 +106,15 @@ class Builder {
       schedule_.edges.push_back({TaskId{send + 1}, consumer});
       send += 2;
     }
+    schedule_.tasks.shrink_to_fit();
+    schedule_.edges.shrink_to_fit();
     schedule_.lanes.shrink_to_fit();
   }
 
  private:
   struct Message {
-    TaskId producer{};
     TaskId consumer{};
+    StageId from{};
     Handed handed;
     const Target* to = nullptr;
   };
@@ -168,10 +161,29 @@ class Builder {
     return LaneId(static_cast<std::uint32_t>(schedule_.lanes.size() - 1));
   }
 
-  void add_task(LaneId lane, StageId stage, const ir::Payload& payload) {
+  /// Room for all tasks and edges: exact where every stage hands on every micro-batch.
+  void reserve(const ComputeLanes& compute) {
+    std::size_t tasks = 0;
+    for (const std::vector<Task>& device : compute.devices) {
+      tasks += device.size();
+    }
+    std::size_t messages = 0;
+    for (const std::vector<std::vector<Target>>& by_stage : targets_) {
+      for (const std::vector<Target>& targets : by_stage) {
+        messages += targets.size() * micro_batches_;
+      }
+    }
+    schedule_.tasks.reserve(tasks + 2 * messages);
+    schedule_.edges.reserve(3 * messages);
+    consumers_.reserve(messages);
+  }
+
+  /// `order`: of the task's lane.
+  TaskId add_task(std::vector<TaskId>& order, const Task& task) {
     const TaskId id{static_cast<std::uint32_t>(schedule_.tasks.size())};
-    schedule_.tasks.push_back({payload, lane, stage});
-    schedule_.lanes[index_of(lane)].order.push_back(id);
+    schedule_.tasks.push_back(task);
+    order.push_back(id);
+    return id;
   }
 
   void add_messages_from(std::uint32_t d) {
@@ -206,7 +218,7 @@ class Builder {
       for (const Target& to : targets(*handed, task.stage)) {
         const TaskId consumer = compute_task(*handed, to.stage);
         if (consumer != kNone) {
-          messages_[to.receiver].push_back({producer, consumer, *handed, &to});
+          messages_[to.receiver].push_back({consumer, task.stage, *handed, &to});
           senders_.emplace_back(producer, to.receiver);
         }
       }
@@ -216,11 +228,14 @@ class Builder {
   void add_link(DeviceId from, DeviceId to, const std::vector<Message>& messages) {
     const LaneId send_lane = add_lane(LaneKind::Send, from, to, messages.size());
     const LaneId receive_lane = add_lane(LaneKind::Receive, to, from, messages.size());
-    for (const auto& [producer, consumer, handed, target] : messages) {
-      const StageId stage = schedule_.task(producer).stage;
+    std::vector<TaskId>& sends = schedule_.lanes[index_of(send_lane)].order;
+    std::vector<TaskId>& receives = schedule_.lanes[index_of(receive_lane)].order;
+    for (const auto& [consumer, stage, handed, target] : messages) {
       const auto& [pass, micro_batch] = handed;
-      add_task(send_lane, stage, ir::Send{target->bytes, micro_batch, target->stage, pass});
-      add_task(receive_lane, target->stage, ir::Receive{target->bytes, micro_batch, stage, pass});
+      add_task(sends,
+               {ir::Send{target->bytes, micro_batch, target->stage, pass}, send_lane, stage});
+      add_task(receives,
+               {ir::Receive{target->bytes, micro_batch, stage, pass}, receive_lane, target->stage});
       consumers_.push_back(consumer);
     }
   }

@@ -9,6 +9,7 @@ namespace xpipe::scheduler {
 namespace {
 
 using ir::ComputeOp;
+using ir::Distance;
 using ir::Error;
 using ir::index_of;
 using ir::MicroBatch;
@@ -24,89 +25,82 @@ constexpr std::uint32_t kNever = 0;
 /// What a slot is for; a purpose keeps to the slot that it had last.
 enum class Purpose : std::uint8_t { ForwardCopy, BackwardCopy, Stash };
 
-/// A copy of a stage's weights that still has readers.
-struct LiveCopy {
-  Purpose purpose = Purpose::Stash;
-  WantedWeights weights;  ///< for a stash only `version` counts
-  SlotId slot{};
+/// Weights of one stage that operations want: those of a version, or a predicted copy.
+struct Copy {
+  std::uint32_t last_read = kNever;  ///< position (from 1) in the device's order
+  Version version = 0;               ///< while it is held
+  Distance distance = 0;             ///< while it is held
+  SlotId slot = ir::kMasterSlot;  ///< the slot that holds it beside the master; else the master's
+
+  [[nodiscard]] bool is_held() const { return slot != ir::kMasterSlot; }
 };
 
-/// The positions (from 1) in the device's order where weights are read for the
-/// last time.
-class LastReads {
+/// All that are ever wanted of one stage, found by index: versions, and copies by pass and
+/// mini-batch.
+class Copies {
  public:
-  explicit LastReads(std::uint32_t mini_batches)
-      : of_version_(mini_batches + 1, kNever),
-        of_copy_{std::vector(mini_batches, kNever), std::vector(mini_batches, kNever)} {}
+  explicit Copies(std::uint32_t mini_batches)
+      : of_version_(mini_batches + 1),
+        predicted_{std::vector<Copy>(mini_batches), std::vector<Copy>(mini_batches)} {}
 
   [[nodiscard]] bool in_range(const WantedWeights& want) const {
     return want.version < of_version_.size() &&
-           (want.distance == 0 || index_of(want.copy_mini_batch) < of_copy_[0].size());
+           (want.distance == 0 || index_of(want.copy_mini_batch) < predicted_[0].size());
   }
 
   /// Requires: in_range(want).
-  std::uint32_t& of(const WantedWeights& want) {
+  Copy& of(const WantedWeights& want) {
     if (want.distance == 0) {
       return of_version_[want.version];
     }
-    return of_copy_[static_cast<std::size_t>(want.copy_pass)][index_of(want.copy_mini_batch)];
+    return predicted_[static_cast<std::size_t>(want.copy_pass)][index_of(want.copy_mini_batch)];
   }
 
  private:
-  std::vector<std::uint32_t> of_version_;
-  std::vector<std::uint32_t> of_copy_[2];  ///< by Pass
+  std::vector<Copy> of_version_;
+  std::vector<Copy> predicted_[2];  ///< by Pass
 };
 
 /// The slots of one stage while its device's order is walked.
 class StageSlots {
  public:
-  explicit StageSlots(std::uint32_t mini_batches) : last_reads(mini_batches) {}
+  explicit StageSlots(std::uint32_t mini_batches) : copies(mini_batches) {}
 
-  LastReads last_reads;
+  Copies copies;
   Version master = 0;
 
-  [[nodiscard]] LiveCopy* find(const WantedWeights& want) {
-    for (LiveCopy& copy : live_) {
-      const bool same = want.distance == 0
-                            ? copy.purpose == Purpose::Stash && copy.weights.version == want.version
-                            : copy.purpose != Purpose::Stash &&
-                                  copy.weights.copy_pass == want.copy_pass &&
-                                  copy.weights.copy_mini_batch == want.copy_mini_batch;
-      if (same) {
-        return &copy;
-      }
-    }
-    return nullptr;
-  }
-
-  SlotId occupy(Purpose purpose, const WantedWeights& weights) {
+  /// From now on a slot holds `copy`: the one of its purpose, or else the first that is free.
+  SlotId occupy(Purpose purpose, Copy& copy, const WantedWeights& weights) {
     SlotId& preferred = preferred_[static_cast<std::size_t>(purpose)];
-    if (preferred == ir::kMasterSlot || !is_free(preferred)) {
-      std::uint16_t slot = 1;
-      while (!is_free(SlotId{slot})) {
-        ++slot;
+    if (preferred == ir::kMasterSlot || is_taken_[index_of(preferred)]) {
+      while (first_free_ < is_taken_.size() && is_taken_[first_free_]) {
+        ++first_free_;
       }
-      preferred = SlotId{slot};
+      preferred = SlotId{first_free_};
     }
-    count_ = std::max<std::uint16_t>(count_, static_cast<std::uint16_t>(index_of(preferred) + 1));
-    live_.push_back({purpose, weights, preferred});
+    if (index_of(preferred) == is_taken_.size()) {
+      is_taken_.push_back(false);
+    }
+    is_taken_[index_of(preferred)] = true;
+    copy.slot = preferred;
+    copy.version = weights.version;
+    copy.distance = weights.distance;
     return preferred;
   }
 
-  void vacate(const LiveCopy* copy) { live_.erase(live_.begin() + (copy - live_.data())); }
-
-  /// Storages ever used, master included.
-  [[nodiscard]] std::uint16_t count() const { return count_; }
-
- private:
-  [[nodiscard]] bool is_free(SlotId slot) const {
-    return std::none_of(live_.begin(), live_.end(),
-                        [slot](const LiveCopy& copy) { return copy.slot == slot; });
+  void vacate(Copy& copy) {
+    is_taken_[index_of(copy.slot)] = false;
+    first_free_ = std::min(first_free_, index_of(copy.slot));
+    copy.slot = ir::kMasterSlot;
   }
 
-  std::vector<LiveCopy> live_;
+  /// Storages ever used, master included.
+  [[nodiscard]] std::uint16_t count() const { return static_cast<std::uint16_t>(is_taken_.size()); }
+
+ private:
+  std::vector<bool> is_taken_ = {true};  ///< by SlotId
+  std::uint16_t first_free_ = 1;         ///< no slot before it is free
   SlotId preferred_[3] = {ir::kMasterSlot, ir::kMasterSlot, ir::kMasterSlot};
-  std::uint16_t count_ = 1;
 };
 
 std::string describe(const ComputeOp& op) {
@@ -182,15 +176,15 @@ class DeviceWalk {
       if (op.kind == OpKind::Step) {
         continue;
       }
-      LastReads& last_reads = stage_of(op).last_reads;
-      if (!last_reads.in_range(op.weights)) {
+      Copies& copies = stage_of(op).copies;
+      if (!copies.in_range(op.weights)) {
         fault(op, "wants version " + std::to_string(op.weights.version) + " for mini-batch " +
                       std::to_string(index_of(op.weights.copy_mini_batch)) + ", but there are " +
                       std::to_string(plan_.mini_batches) + " mini-batches");
         ok = false;
         continue;
       }
-      last_reads.of(op.weights) = i + 1;
+      copies.of(op.weights).last_read = i + 1;
     }
     return ok;
   }
@@ -198,36 +192,33 @@ class DeviceWalk {
   void compute(const ComputeOp& op, std::uint32_t position) {
     StageSlots& stage = stage_of(op);
     const WantedWeights& want = op.weights;
-    const bool last = stage.last_reads.of(want) == position;
     if (want.distance == 0 && want.version == stage.master) {
       emit(op, payload_of(op, {want.version, ir::kMasterSlot, 0}));
       return;
     }
-    LiveCopy* copy = stage.find(want);
-    if (copy == nullptr && want.distance > 0 && want.version == stage.master) {
+    Copy& copy = stage.copies.of(want);
+    if (!copy.is_held() && want.distance > 0 && want.version == stage.master) {
       const Purpose purpose =
           want.copy_pass == ir::Pass::Forward ? Purpose::ForwardCopy : Purpose::BackwardCopy;
-      const SlotId slot = stage.occupy(purpose, want);
       emit(op, ir::Predict{.mini_batch = want.copy_mini_batch,
                            .version = want.version,
                            .from = ir::kMasterSlot,
-                           .into = slot,
+                           .into = stage.occupy(purpose, copy, want),
                            .distance = want.distance,
                            .pass = want.copy_pass});
-      copy = stage.find(want);
     }
-    if (copy == nullptr || (want.distance > 0 && copy->weights != want)) {
+    if (!copy.is_held() || copy.version != want.version || copy.distance != want.distance) {
       fault(op, "wants version " + std::to_string(want.version) + "+" +
                     std::to_string(want.distance) + ", but the master is at version " +
                     std::to_string(stage.master) +
-                    (copy == nullptr ? " and no such copy is held"
-                                     : " and the copy it shares aims elsewhere"));
+                    (copy.is_held() ? " and the copy it shares aims elsewhere"
+                                    : " and no such copy is held"));
       return;
     }
-    emit(op, payload_of(op, {want.version, copy->slot, want.distance}));
-    if (last) {
-      if (copy->purpose == Purpose::Stash) {
-        emit(op, ir::Release{mini_batch_of(op), copy->slot});
+    emit(op, payload_of(op, {want.version, copy.slot, want.distance}));
+    if (copy.last_read == position) {
+      if (want.distance == 0) {
+        emit(op, ir::Release{mini_batch_of(op), copy.slot});
       }
       stage.vacate(copy);
     }
@@ -240,11 +231,11 @@ class DeviceWalk {
                     ", but the master is at version " + std::to_string(stage.master));
     }
     const WantedWeights kept{.version = stage.master};
-    if (stage.last_reads.in_range(kept) && stage.last_reads.of(kept) > position) {
+    if (stage.copies.in_range(kept) && stage.copies.of(kept).last_read > position) {
       emit(op, ir::Stash{.mini_batch = MiniBatch{op.index},
                          .version = stage.master,
                          .from = ir::kMasterSlot,
-                         .into = stage.occupy(Purpose::Stash, kept)});
+                         .into = stage.occupy(Purpose::Stash, stage.copies.of(kept), kept)});
     }
     emit(op, payload_of(op, {.version = stage.master}));
     ++stage.master;
