@@ -32,13 +32,15 @@ enum class OpKind : std::uint8_t {
   BackwardWeight,
   Recompute,
   Step,
+  AllReduce,  ///< sums the gradients over the replicas; before the step of each
+  Predict,    ///< makes the copy named here, unless there is one already or nobody reads it
 };
 
 struct ComputeOp {
   OpKind kind = OpKind::Forward;
   StageId stage{};
-  std::uint32_t index = 0;  ///< the micro-batch; for Step the mini-batch
-  WantedWeights weights;    ///< for Step: `version` is the version it steps from
+  std::uint32_t index = 0;  ///< the micro-batch; of Step, AllReduce and Predict the mini-batch
+  WantedWeights weights;    ///< of Step: `version` is the version it steps from
 
   bool operator==(const ComputeOp&) const = default;
 };

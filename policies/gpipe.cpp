@@ -10,7 +10,7 @@ namespace {
 
 ir::Result<ir::ComputePlan> plan_gpipe(const scheduler::PlanRequest& request) {
   const std::uint32_t size = request.micro_batches;
-  scheduler::PlanBuilder plan(request.stages, size, request.mini_batches);
+  scheduler::PlanBuilder plan(request);
   for (std::uint32_t k = 0; k < request.stages; ++k) {
     for (std::uint32_t i = 0; i < request.mini_batches; ++i) {
       for (std::uint32_t p = 0; p < size; ++p) {
@@ -29,7 +29,11 @@ scheduler::Promises promise_gpipe(const scheduler::PlanRequest& request) {
   scheduler::Promises promises;
   promises.bubble_numerator = request.stages - 1;
   promises.bubble_denominator = std::uint64_t{request.micro_batches} + request.stages - 1;
-  promises.stages.assign(request.stages, {.in_flight = request.micro_batches, .versions_held = 1});
+  for (std::uint32_t k = 0; k < request.stages; ++k) {
+    promises.stages.push_back(
+        {.in_flight = scheduler::in_flight_on_replica(request, k, request.micro_batches),
+         .versions_held = 1});
+  }
   promises.equals_sequential = scheduler::reads_as_sequential(promises.stages);
   return promises;
 }
@@ -42,7 +46,7 @@ scheduler::Policy gpipe() {
   policy.summary = "all forwards, all backwards, one step; drains after every mini-batch";
   policy.source = "GPipe (Huang et al., NeurIPS'19), section 2.3";
   policy.promise_text = {.bubble = "(D-1)/(T+D-1)",
-                         .in_flight = "T",
+                         .in_flight = "T; ceil(T/r) on each of r replicas",
                          .versions_held = "1",
                          .staleness = "0",
                          .prediction = "none; equals sequential training"};

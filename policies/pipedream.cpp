@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -17,12 +18,33 @@ bool vertical_sync(const PlanRequest& request) {
   return request.options.at("vertical-sync") == "true";
 }
 
+/// Versions count steps: stages with other numbers of replicas have other versions.
+ir::Status check_replicas(const PlanRequest& request) {
+  for (std::uint32_t k = 1; vertical_sync(request) && k < request.stages; ++k) {
+    if (request.replicas_of(k) != request.replicas_of(0)) {
+      return ir::make_error(
+          ir::ErrorKind::Usage, "replicas", "--replicas",
+          "found " + std::to_string(request.replicas_of(k)) + " for stage " + std::to_string(k) +
+              " and " + std::to_string(request.replicas_of(0)) +
+              " for stage 0: with vertical-sync=true all stages read the input stage's version, "
+              "which needs as many replicas, and so steps, on each; give equal numbers or drop "
+              "vertical-sync");
+    }
+  }
+  return {};
+}
+
 ir::Result<ir::ComputePlan> plan_pipedream(const PlanRequest& request) {
-  scheduler::PlanBuilder plan(request.stages, 1, request.mini_batches);
+  if (ir::Status replicas = check_replicas(request); !replicas.ok()) {
+    return replicas.error();
+  }
+  scheduler::PlanBuilder plan(request);
   // By mini-batch; with vertical sync the input stage's reads hold for all stages.
   std::vector<ir::Version> read(request.mini_batches);
   for (std::uint32_t k = 0; k < request.stages; ++k) {
-    for (const auto& [pass, i] : scheduler::one_f_one_b(request.stages, k, request.mini_batches)) {
+    const std::uint32_t replicas = request.replicas_of(k);
+    for (const auto& [pass, i] :
+         scheduler::one_f_one_b(request.depth(), request.place(k), request.mini_batches)) {
       if (pass == ir::Pass::Forward) {
         if (k == 0 || !vertical_sync(request)) {
           read[i] = plan.newest_version(k);
@@ -30,7 +52,10 @@ ir::Result<ir::ComputePlan> plan_pipedream(const PlanRequest& request) {
         plan.forward(k, i, scheduler::PlanBuilder::version(read[i]));
       } else {
         plan.backward(k, i, scheduler::PlanBuilder::version(read[i]));
-        plan.step(k, i);
+        // Replicas average the gradients of one mini-batch each; the last step takes what is left.
+        if (replicas == 1 || i % replicas == replicas - 1 || i == request.mini_batches - 1) {
+          plan.step(k, i);
+        }
       }
     }
   }
@@ -52,11 +77,16 @@ scheduler::Promises promise_pipedream(const PlanRequest& request) {
   promises.bubble_numerator = request.stages - 1;
   promises.bubble_denominator = std::uint64_t{request.mini_batches} + request.stages - 1;
   for (std::uint32_t k = 0; k < request.stages; ++k) {
+    const std::uint32_t replicas = request.replicas_of(k);
     const std::uint32_t delay =
-        scheduler::one_f_one_b_staleness(request, vertical_sync(request) ? 0 : k);
+        scheduler::one_f_one_b_staleness(request, vertical_sync(request) ? 0 : k, replicas);
+    const std::uint32_t steps = (request.mini_batches + replicas - 1) / replicas;
     scheduler::StagePromise promise;
-    promise.in_flight = scheduler::one_f_one_b_warm_up(request.stages, k, request.mini_batches);
-    promise.versions_held = versions_held(delay, request.mini_batches);
+    promise.in_flight = scheduler::in_flight_on_replica(
+        request, k,
+        scheduler::one_f_one_b_warm_up(request.depth(), request.place(k), request.mini_batches));
+    promise.versions_held =
+        replicas == 1 ? versions_held(delay, steps) : 1 + std::min(delay, steps - 1);
     promise.forward_staleness = delay;
     promise.backward_staleness = delay;
     promises.stages.push_back(promise);
@@ -81,9 +111,11 @@ scheduler::Policy pipedream() {
   policy.whole_mini_batch = true;
   policy.promise_text = {
       .bubble = "(D-1)/(N+D-1), only at the ends of a segment",
-      .in_flight = "min(D-k, N)",
-      .versions_held = "D-k; D with vertical-sync=true",
-      .staleness = "D-1-k in both passes, on the same weights; D-1 with vertical-sync=true",
+      .in_flight = "min(D-k, N); ceil of the replicas from k on over r on each of r replicas",
+      .versions_held = "D-k; D with vertical-sync=true; with replicas 1 + the staleness",
+      .staleness =
+          "D-1-k in both passes, on the same weights; D-1 with vertical-sync=true; with r "
+          "replicas a step averages r mini-batches: ceil((replicas from k on - 1) / r)",
       .prediction = "none; equals sequential training where D=1"};
   policy.plan = &plan_pipedream;
   policy.promises = &promise_pipedream;

@@ -29,7 +29,13 @@ Distances distances_of(const PlanRequest& request, std::uint32_t stage) {
 }
 
 ir::Result<ir::ComputePlan> plan_spectrain(const PlanRequest& request) {
-  scheduler::PlanBuilder plan(request.stages, 1, request.mini_batches);
+  if (request.is_replicated()) {
+    return ir::make_error(
+        ir::ErrorKind::Usage, "replicas", "--replicas",
+        "policy 'spectrain' has no replicas: its prediction distances count one update for each "
+        "mini-batch, and a replicated stage makes one for several; use pipedream or xpipe");
+  }
+  scheduler::PlanBuilder plan(request);
   std::vector<ir::WantedWeights> forward_weights(request.mini_batches);
   for (std::uint32_t k = 0; k < request.stages; ++k) {
     const Distances steady = distances_of(request, k);

@@ -39,20 +39,20 @@ Choice choice_of(const scheduler::Options& options) {
 }
 
 Distances distances_of(const Choice& choice, const PlanRequest& request, std::uint32_t stage) {
-  return version_difference(choice.difference, choice.rounding, request.stages,
-                            request.micro_batches, stage);
+  return version_difference(choice.difference, choice.rounding, request.depth(),
+                            request.micro_batches, request.place(stage));
 }
 
 ir::Result<ir::ComputePlan> plan_xpipe(const PlanRequest& request) {
   const Choice choice = choice_of(request.options);
   const std::uint32_t size = request.micro_batches;
-  scheduler::PlanBuilder plan(request.stages, size, request.mini_batches);
+  scheduler::PlanBuilder plan(request);
   for (std::uint32_t k = 0; k < request.stages; ++k) {
     const Distances steady = distances_of(choice, request, k);
     ir::WantedWeights forward_copy;
     ir::WantedWeights backward_copy;
     for (const auto& [pass, j] :
-         scheduler::one_f_one_b(request.stages, k, size * request.mini_batches)) {
+         scheduler::one_f_one_b(request.depth(), request.place(k), size * request.mini_batches)) {
       const std::uint32_t i = j / size;
       const bool bellwether = j % size == 0;
       if (pass == ir::Pass::Forward) {
@@ -60,12 +60,18 @@ ir::Result<ir::ComputePlan> plan_xpipe(const PlanRequest& request) {
           const ir::Distance ahead =
               scheduler::distance_from_start(steady.forward, steady.backward, i);
           forward_copy = scheduler::PlanBuilder::predicted(plan.newest_version(k), ahead, pass, i);
+          if (choice.predict_forward) {
+            plan.predict(k, forward_copy);
+          }
         }
         plan.forward(k, j, choice.predict_forward ? forward_copy : plan.newest(k));
       } else {
         if (bellwether) {
           backward_copy =
               scheduler::PlanBuilder::predicted(plan.newest_version(k), steady.backward, pass, i);
+          if (choice.predict_backward) {
+            plan.predict(k, backward_copy);
+          }
         }
         plan.backward(k, j, choice.predict_backward ? backward_copy : plan.newest(k));
         if (j % size == size - 1) {
@@ -81,10 +87,10 @@ ir::Result<ir::ComputePlan> plan_xpipe(const PlanRequest& request) {
 /// backward copy: the two at once as soon as a forward stands between two backwards of one
 /// mini-batch. With T = 1 each copy is gone before the next is made.
 std::uint32_t versions_held(const PlanRequest& request,
-                            std::uint32_t in_flight,
+                            std::uint32_t admitted,
                             const scheduler::StagePromise& promise) {
   const bool at_once =
-      request.micro_batches > 1 && request.micro_batches * request.mini_batches > in_flight;
+      request.micro_batches > 1 && request.micro_batches * request.mini_batches > admitted;
   const std::uint32_t copies =
       (promise.predict_forward > 0 ? 1U : 0U) + (promise.predict_backward > 0 ? 1U : 0U);
   return 1 + (at_once ? copies : std::min(copies, 1U));
@@ -99,7 +105,9 @@ scheduler::Promises promise_xpipe(const PlanRequest& request) {
   for (std::uint32_t k = 0; k < request.stages; ++k) {
     const Distances steady = distances_of(choice, request, k);
     scheduler::StagePromise promise;
-    promise.in_flight = scheduler::one_f_one_b_warm_up(request.stages, k, micro_batches);
+    const std::uint32_t admitted =
+        scheduler::one_f_one_b_warm_up(request.depth(), request.place(k), micro_batches);
+    promise.in_flight = scheduler::in_flight_on_replica(request, k, admitted);
     promise.forward_staleness = scheduler::one_f_one_b_staleness(request, k);
     if (choice.predict_forward) {
       promise.predict_forward =
@@ -108,7 +116,7 @@ scheduler::Promises promise_xpipe(const PlanRequest& request) {
     if (choice.predict_backward) {
       promise.predict_backward = steady.backward;
     }
-    promise.versions_held = versions_held(request, promise.in_flight, promise);
+    promise.versions_held = versions_held(request, admitted, promise);
     promises.stages.push_back(promise);
   }
   promises.equals_sequential = scheduler::reads_as_sequential(promises.stages);
@@ -143,7 +151,7 @@ scheduler::Policy xpipe() {
   };
   policy.promise_text = {
       .bubble = "(D-1)/(N*T+D-1), only at the ends of a segment",
-      .in_flight = "min(D-k, N*T)",
+      .in_flight = "min(D-k, N*T); ceil of the replicas from k on over r on each of r replicas",
       .versions_held = "at most 3; at most 2 with T=1 or predict=forward; 1 with predict=none",
       .staleness = "forward ceil((D-1-k)/T), backward 0",
       .prediction =

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace xpipe::scheduler {
 
@@ -52,27 +53,34 @@ std::optional<Handed> handed_on(const Task& task) {
 /// A stage on another device that wants what a stage hands on.
 struct Target {
   StageId stage{};
-  std::uint32_t receiver = 0;  ///< a place in the list of devices that the sender sends to
+  /// A place in the list of devices that the sender sends to; not used with replicas, where it
+  /// depends on the micro-batch.
+  std::uint32_t receiver = 0;
   ir::Bytes bytes = 0;
 };
 
 /// Ids count the compute tasks, by device and position, then the messages, by link and order, each
 /// send with its receive behind it. So edges are found in the order in which they are stored, those
 /// of producers by a walk over the compute tasks and the others by one over the messages, and
-/// nothing is sorted.
+/// nothing is sorted. With replicas the receiver is the device that has the micro-batch, and the
+/// edges are sorted at the end.
 class Builder {
  public:
   Builder(const StageGraph& graph, ir::Schedule& schedule)
       : schedule_(schedule),
         micro_batches_(static_cast<std::size_t>(schedule.micro_batches) * schedule.mini_batches),
-        receivers_(schedule.devices) {
+        receivers_(schedule.devices),
+        place_of_receiver_(schedule.devices, 0) {
     const std::size_t stages = schedule.stages.size();
+    for (const ir::StageInfo& stage : schedule.stages) {
+      replicated_ |= stage.is_replicated();
+    }
     for (int pass = 0; pass < 2; ++pass) {
       targets_[pass].resize(stages);
       compute_task_[pass].assign(stages * micro_batches_, kNone);
     }
     for (const StageLink& link : graph.links) {
-      if (device_of(link.from) != device_of(link.to)) {
+      if (replicated_ || device_of(link.from) != device_of(link.to)) {
         add_target(Pass::Forward, link.from, link.to, link.bytes);
         add_target(Pass::Backward, link.to, link.from, link.bytes);
       }
@@ -106,6 +114,14 @@ class Builder {
       schedule_.edges.push_back({TaskId{send + 1}, consumer});
       send += 2;
     }
+    if (replicated_) {
+      for (const ir::StageInfo& stage : schedule_.stages) {
+        if (stage.is_replicated()) {
+          join_all_reduces(stage);
+        }
+      }
+      std::sort(schedule_.edges.begin(), schedule_.edges.end());
+    }
     schedule_.tasks.shrink_to_fit();
     schedule_.edges.shrink_to_fit();
     schedule_.lanes.shrink_to_fit();
@@ -132,7 +148,13 @@ class Builder {
 
   void add_target(Pass pass, StageId from, StageId to, ir::Bytes bytes) {
     targets({pass, {}}, from).push_back({to, 0, bytes});
-    receivers_[index_of(device_of(from))].push_back(device_of(to));
+    for (const DeviceId own : schedule_.stage(from).devices) {
+      for (const DeviceId other : schedule_.stage(to).devices) {
+        if (own != other) {
+          receivers_[index_of(own)].push_back(other);
+        }
+      }
+    }
   }
 
   /// Each device's receivers, and each stage's targets by receiver.
@@ -140,6 +162,9 @@ class Builder {
     for (std::vector<DeviceId>& receivers : receivers_) {
       std::sort(receivers.begin(), receivers.end());
       receivers.erase(std::unique(receivers.begin(), receivers.end()), receivers.end());
+    }
+    if (replicated_) {
+      return;
     }
     for (std::vector<std::vector<Target>>& by_stage : targets_) {
       for (std::uint16_t k = 0; k < by_stage.size(); ++k) {
@@ -209,6 +234,9 @@ class Builder {
       messages.clear();
     }
     senders_.clear();
+    for (std::size_t r = 0; replicated_ && r < receivers_[d].size(); ++r) {
+      place_of_receiver_[index_of(receivers_[d][r])] = static_cast<std::uint32_t>(r);
+    }
     for (const TaskId producer : schedule_.lanes[d].order) {
       const Task& task = schedule_.task(producer);
       const auto handed = handed_on(task);
@@ -217,10 +245,19 @@ class Builder {
       }
       for (const Target& to : targets(*handed, task.stage)) {
         const TaskId consumer = compute_task(*handed, to.stage);
-        if (consumer != kNone) {
-          messages_[to.receiver].push_back({consumer, task.stage, *handed, &to});
-          senders_.emplace_back(producer, to.receiver);
+        if (consumer == kNone) {
+          continue;
         }
+        std::uint32_t receiver = to.receiver;
+        if (replicated_) {
+          const std::uint32_t device = index_of(schedule_.task(consumer).lane);  // its compute lane
+          if (device == d) {
+            continue;
+          }
+          receiver = place_of_receiver_[device];
+        }
+        messages_[receiver].push_back({consumer, task.stage, *handed, &to});
+        senders_.emplace_back(producer, receiver);
       }
     }
   }
@@ -240,14 +277,47 @@ class Builder {
     }
   }
 
+  /// Each all-reduce waits for what stands before the other replicas' ones, so that none starts,
+  /// and so none ends, before all can.
+  void join_all_reduces(const ir::StageInfo& stage) {
+    const auto k = static_cast<std::uint16_t>(&stage - schedule_.stages.data());
+    std::vector<std::vector<std::uint32_t>> positions;  // by replica, in its compute lane
+    std::size_t count = schedule_.tasks.size();
+    for (const DeviceId device : stage.devices) {
+      positions.emplace_back();
+      const std::vector<TaskId>& order = schedule_.lanes[index_of(device)].order;
+      for (std::uint32_t i = 0; i < order.size(); ++i) {
+        const Task& task = schedule_.task(order[i]);
+        if (task.kind() == TaskKind::AllReduce && task.stage == StageId{k}) {
+          positions.back().push_back(i);
+        }
+      }
+      count = std::min(count, positions.back().size());
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      for (std::size_t from = 0; from < positions.size(); ++from) {
+        const std::vector<TaskId>& order = schedule_.lanes[index_of(stage.devices[from])].order;
+        const std::uint32_t position = positions[from][i];
+        for (std::size_t to = 0; to < positions.size() && position > 0; ++to) {
+          if (to != from) {
+            const std::vector<TaskId>& other = schedule_.lanes[index_of(stage.devices[to])].order;
+            schedule_.edges.push_back({order[position - 1], other[positions[to][i]]});
+          }
+        }
+      }
+    }
+  }
+
   ir::Schedule& schedule_;
   std::size_t micro_batches_;
+  bool replicated_ = false;                       ///< some stage is
   std::vector<std::vector<DeviceId>> receivers_;  ///< by DeviceId: whom it sends to, sorted
   std::vector<std::vector<Target>> targets_[2];   ///< by Pass, then stage; sorted by receiver
   std::vector<TaskId> compute_task_[2];           ///< by Pass, then stage * micro-batches + j
   std::vector<TaskId> consumers_;                 ///< of all messages so far
 
   // Of the device whose messages are being added:
+  std::vector<std::uint32_t> place_of_receiver_;           ///< by DeviceId; with replicas
   std::vector<std::vector<Message>> messages_;             ///< by receiver
   std::vector<std::pair<TaskId, std::uint32_t>> senders_;  ///< (producer, receiver)
   std::vector<std::uint32_t> next_send_;                   ///< by receiver: the next TaskId

@@ -34,7 +34,8 @@ ir::Status check_sizes(const PlanRequest& request) {
   require("--micro-batches", request.micro_batches, 1U << 24);
   require("--mini-batches", request.mini_batches, 1U << 24);
   if (error.diagnostics.empty()) {
-    const std::uint64_t ops = std::uint64_t{2} * request.stages * request.micro_batches;
+    const std::uint64_t ops = std::uint64_t{2} * request.stages * request.micro_batches +
+                              (request.is_replicated() ? 3 * request.depth() : 0);
     if (ops > kMaxComputeOps / request.mini_batches) {
       error.diagnostics.push_back({"size", "--mini-batches",
                                    "stages x micro-batches x mini-batches make more than " +
@@ -46,32 +47,52 @@ ir::Status check_sizes(const PlanRequest& request) {
   return error.diagnostics.empty() ? ir::Status() : ir::Status(error);
 }
 
+/// The policy's plan for a complete request, with as many replicas as were asked for.
+ir::Result<ir::ComputePlan> make_plan(const Policy& policy, const PlanRequest& request) {
+  ir::Result<ir::ComputePlan> plan = policy.plan(request);
+  if (!plan.ok()) {
+    return plan.error();
+  }
+  for (std::uint32_t k = 0; k < request.stages; ++k) {
+    if (plan.value().placement[k].size() != request.replicas_of(k)) {
+      return ir::make_error(ErrorKind::Usage, "replicas", "--replicas",
+                            "policy '" + policy.name + "' does not replicate stages; drop it");
+    }
+  }
+  return plan;
+}
+
 }  // namespace
 
 ir::Result<ir::Schedule> compile(const Policy& policy,
                                  const PlanRequest& request,
                                  const StageGraph& graph,
                                  const Passes& passes) {
-  if (ir::Status sizes = check_sizes(request); !sizes.ok()) {
+  PlanRequest complete = request;
+  if (passes.layout) {
+    XPIPE_CHECK(passes.layout->replicas.size() == request.stages)
+        << "a layout of " << passes.layout->replicas.size() << " stages for " << request.stages;
+    complete.replicas = passes.layout->replicas;
+  }
+  if (!complete.is_replicated()) {
+    complete.replicas.clear();
+  }
+  if (ir::Status sizes = check_sizes(complete); !sizes.ok()) {
     return sizes.error();
   }
   ir::Result<Options> options = resolve_options(policy, request.options);
   if (!options.ok()) {
     return options.error();
   }
-  PlanRequest complete = request;
   complete.options = options.value();
   if (policy.whole_mini_batch) {
     complete.micro_batches = 1;
   }
-  ir::Result<ir::ComputePlan> plan = policy.plan(complete);
+  ir::Result<ir::ComputePlan> plan = make_plan(policy, complete);
   if (!plan.ok()) {
     return plan.error();
   }
   if (passes.layout) {
-    XPIPE_CHECK(passes.layout->replicas.size() == plan.value().placement.size())
-        << "a layout of " << passes.layout->replicas.size() << " stages for a plan of "
-        << plan.value().placement.size();
     plan = place(std::move(plan).value(), *passes.layout, graph);
     if (!plan.ok()) {
       return plan.error();

@@ -23,7 +23,8 @@ namespace xpipe::scheduler {
 
 /// What the passes do beyond what every schedule needs.
 struct Passes {
-  std::optional<Layout> layout;  ///< absent: each stage on a device of its own
+  /// Absent: each stage and replica on a device of its own. Its replicas are those of the request.
+  std::optional<Layout> layout;
   Recompute recompute = Recompute::None;
   Sends sends = Sends::Eager;
 

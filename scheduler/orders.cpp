@@ -28,11 +28,25 @@ std::vector<PassOf> one_f_one_b(std::uint32_t stages,
   return order;
 }
 
+std::uint32_t one_f_one_b_staleness(const PlanRequest& request,
+                                    std::uint32_t stage,
+                                    std::uint32_t per_step) {
+  const std::uint32_t behind = request.depth() - 1 - request.place(stage);
+  const std::uint32_t steady = behind / per_step + (behind % per_step != 0 ? 1 : 0);
+  const std::uint64_t micro_batches = std::uint64_t{request.micro_batches} * request.mini_batches;
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(steady, (micro_batches - 1) / per_step));
+}
+
 std::uint32_t one_f_one_b_staleness(const PlanRequest& request, std::uint32_t stage) {
-  const std::uint32_t behind = request.stages - 1 - stage;
-  const std::uint32_t steady =
-      behind / request.micro_batches + (behind % request.micro_batches != 0 ? 1 : 0);
-  return std::min(steady, request.mini_batches - 1);
+  return one_f_one_b_staleness(request, stage, request.micro_batches);
+}
+
+std::uint32_t in_flight_on_replica(const PlanRequest& request,
+                                   std::uint32_t stage,
+                                   std::uint32_t admitted) {
+  const std::uint32_t count = request.replicas_of(stage);
+  return admitted / count + (admitted % count != 0 ? 1 : 0);
 }
 
 ir::Distance distance_from_start(ir::Distance steady,

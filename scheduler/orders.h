@@ -5,6 +5,10 @@
 //             stage 1:     F0 F1 B0 F2 B1 F3 ...        and a forward in turn, at the end only
 //             stage 2:        F0 B0 F1 B1 ...           backwards
 //
+// With replicas, `stages` and `stage` are PlanRequest::depth() and place(): stage k admits as many
+// micro-batches as there are replicas from it on (PipeDream's NOAM), ceil of that over r on each of
+// its own r, which take them in turn (1F1B-RR).
+//
 // Pure functions; thread-safe. Stages, micro-batches and mini-batches count from 0.
 #pragma once
 
@@ -36,11 +40,21 @@ struct PassOf {
                                               std::uint32_t stage,
                                               std::uint32_t micro_batches);
 
-/// In that order with a step at the last backward of each mini-batch: how many updates sequential
-/// training would have made on `stage` before the first forward of the last mini-batch, that are
-/// still missing there: ceil((D - 1 - k) / T), or N - 1 when the segment is shorter than that
+/// In that order with a step at every `per_step`-th backward: how many updates sequential training
+/// would have made on `stage` before a forward, that are still missing there, at most:
+/// ceil((D - 1 - k) / per_step), or as many as there are when the segment is shorter than that
 /// (methods.md 1.3, "local").
+[[nodiscard]] std::uint32_t one_f_one_b_staleness(const PlanRequest& request,
+                                                  std::uint32_t stage,
+                                                  std::uint32_t per_step);
+
+/// The same with a step at the last backward of each mini-batch.
 [[nodiscard]] std::uint32_t one_f_one_b_staleness(const PlanRequest& request, std::uint32_t stage);
+
+/// Micro-batches in flight at most on each replica of `stage`, of those that the stage admits.
+[[nodiscard]] std::uint32_t in_flight_on_replica(const PlanRequest& request,
+                                                 std::uint32_t stage,
+                                                 std::uint32_t admitted);
 
 /// A prediction's distance for the forward of `mini_batch`: at the start of a segment fewer updates
 /// are missing than in steady state, min(steady, mini_batch + backward) with `backward` the

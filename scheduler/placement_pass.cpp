@@ -1,8 +1,10 @@
 #include "scheduler/placement_pass.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -29,6 +31,8 @@ std::optional<Pass> pass_of(OpKind kind) {
     case OpKind::Recompute:
       return Pass::Backward;
     case OpKind::Step:
+    case OpKind::AllReduce:
+    case OpKind::Predict:
       return std::nullopt;
   }
   return std::nullopt;
@@ -58,7 +62,8 @@ class Merge {
     for (std::size_t k = 0; k < plan.placement.size(); ++k) {
       for (const DeviceId own : plan.placement[k]) {
         const std::size_t device = index_of(layout.placement[next]);
-        by_device_[device].push_back(next++);
+        by_device_[device].push_back(next);
+        ++next;
         places_.push_back({k, device, &plan.devices[index_of(own)], 0});
         ops[device] += places_.back().order->size();
       }
@@ -131,16 +136,37 @@ class Merge {
     ++place.next;
   }
 
+  /// Steps and predictions, and all-reduces once all replicas of the stage have come to them.
   void run_timeless() {
-    for (Place& place : places_) {
-      while (!place.done() && !pass_of(place.op().kind)) {
+    for (std::size_t begin = 0; begin < places_.size();) {
+      std::size_t end = begin + 1;
+      while (end < places_.size() && places_[end].stage == places_[begin].stage) {
+        ++end;
+      }
+      const std::span<Place> replicas(places_.data() + begin, end - begin);
+      run_alone(replicas);
+      while (std::all_of(replicas.begin(), replicas.end(), [](const Place& place) {
+        return !place.done() && place.op().kind == OpKind::AllReduce;
+      })) {
+        for (Place& place : replicas) {
+          append(place);
+        }
+        run_alone(replicas);
+      }
+      begin = end;
+    }
+  }
+
+  void run_alone(std::span<Place> replicas) {
+    for (Place& place : replicas) {
+      while (!place.done() && !pass_of(place.op().kind) && place.op().kind != OpKind::AllReduce) {
         append(place);
       }
     }
   }
 
   [[nodiscard]] bool is_ready(const Place& place) const {
-    if (place.done()) {
+    if (place.done() || !pass_of(place.op().kind)) {
       return false;
     }
     const ComputeOp& op = place.op();

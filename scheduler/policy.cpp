@@ -61,6 +61,14 @@ bool is_legal(const OptionSpec& spec, const std::string& value) {
 
 }  // namespace
 
+bool PlanRequest::is_replicated() const {
+  return std::any_of(replicas.begin(), replicas.end(), [](std::uint32_t r) { return r > 1; });
+}
+
+std::uint32_t PlanRequest::place(std::uint32_t stage) const {
+  return replicas.empty() ? stage : std::accumulate(replicas.begin(), replicas.begin() + stage, 0U);
+}
+
 std::optional<std::string> nearest_name(std::string_view word,
                                         const std::vector<std::string>& candidates) {
   std::optional<std::string> best;

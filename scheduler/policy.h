@@ -42,10 +42,25 @@ struct PlanRequest {
   std::uint32_t micro_batches = 1;  ///< T
   std::uint32_t mini_batches = 1;   ///< N
   Options options;
+  /// By StageId; empty: one each. Micro-batch j runs on replica j mod r of each stage.
+  std::vector<std::uint32_t> replicas = {};
+
+  [[nodiscard]] std::uint32_t replicas_of(std::uint32_t stage) const {
+    return replicas.empty() ? 1 : replicas[stage];
+  }
+
+  /// Some stage has several.
+  [[nodiscard]] bool is_replicated() const;
+
+  /// A replicated pipeline counts like a straight one with a stage for each replica: it has depth()
+  /// of them, and place(k) stand before stage k. Without replicas these are D and k.
+  [[nodiscard]] std::uint32_t depth() const { return place(stages); }
+
+  [[nodiscard]] std::uint32_t place(std::uint32_t stage) const;
 };
 
-/// A promise about one stage in steady state; tests hold every schedule against
-/// it.
+/// A promise about one stage, on each of its replicas, in steady state; tests hold every schedule
+/// against it. With replicas, `versions_held` need not be reached.
 struct StagePromise {
   std::uint32_t in_flight = 0;      ///< micro-batches between forward and backward, at most
   std::uint32_t versions_held = 0;  ///< weight storages at the peak, master included, at most
@@ -60,8 +75,8 @@ struct StagePromise {
 struct Promises {
   /// The trajectory equals sequential training with gradient accumulation.
   bool equals_sequential = false;
-  /// Bubble over total of the whole segment on equal stages without
-  /// communication: numerator / denominator.
+  /// Bubble over total of the whole segment on equal stages without communication or replicas:
+  /// numerator / denominator.
   std::uint64_t bubble_numerator = 0;
   std::uint64_t bubble_denominator = 1;
   std::vector<StagePromise> stages;  ///< by StageId

@@ -158,7 +158,8 @@ void order_messages_by_consumer(Schedule& schedule) {
   const auto earlier = [&](TaskId a, TaskId b) {
     const TaskId for_a = consumer[index_of(a)];
     const TaskId for_b = consumer[index_of(b)];
-    return for_a != kNoTask && for_b != kNoTask && messages.position(for_a) < messages.position(for_b);
+    return for_a != kNoTask && for_b != kNoTask &&
+           messages.position(for_a) < messages.position(for_b);
   };
   bool changed = false;
   for (ir::Lane& lane : schedule.lanes) {

@@ -104,7 +104,8 @@ class StageSlots {
 };
 
 std::string describe(const ComputeOp& op) {
-  static constexpr const char* kTokens[] = {"F", "B", "I", "W", "RECOMPUTE", "STEP"};
+  static constexpr const char* kTokens[] = {"F",         "B",    "I",         "W",
+                                            "RECOMPUTE", "STEP", "ALLREDUCE", "PREDICT"};
   return std::to_string(index_of(op.stage)) + kTokens[static_cast<std::size_t>(op.kind)] +
          std::to_string(op.index);
 }
@@ -124,6 +125,10 @@ ir::Payload payload_of(const ComputeOp& op, const ir::WeightRead& read) {
       return ir::Recompute{micro_batch, read};
     case OpKind::Step:
       return ir::Step{MiniBatch{op.index}, read.version};
+    case OpKind::AllReduce:
+      return ir::AllReduce{MiniBatch{op.index}};
+    case OpKind::Predict:
+      break;  // make_copy()
   }
   return {};
 }
@@ -145,10 +150,23 @@ class DeviceWalk {
     // memory.
     tasks_.reserve(2 * order.size());
     for (std::uint32_t i = 0; i < order.size(); ++i) {
-      if (order[i].kind == OpKind::Step) {
-        step(order[i], i + 1);
-      } else {
-        compute(order[i], i + 1);
+      switch (order[i].kind) {
+        case OpKind::Step:
+          step(order[i], i + 1);
+          break;
+        case OpKind::AllReduce:
+          emit(order[i], payload_of(order[i], {}));
+          break;
+        case OpKind::Predict:
+          predict(order[i], i + 1);
+          break;
+        case OpKind::Forward:
+        case OpKind::Backward:
+        case OpKind::BackwardInput:
+        case OpKind::BackwardWeight:
+        case OpKind::Recompute:
+          compute(order[i], i + 1);
+          break;
       }
     }
   }
@@ -166,14 +184,16 @@ class DeviceWalk {
 
   /// The mini-batch an op belongs to.
   [[nodiscard]] MiniBatch mini_batch_of(const ComputeOp& op) const {
-    return MiniBatch{op.kind == OpKind::Step ? op.index : op.index / plan_.micro_batches};
+    const bool of_mini_batch =
+        op.kind == OpKind::Step || op.kind == OpKind::AllReduce || op.kind == OpKind::Predict;
+    return MiniBatch{of_mini_batch ? op.index : op.index / plan_.micro_batches};
   }
 
   bool find_last_reads(const std::vector<ComputeOp>& order) {
     bool ok = true;
     for (std::uint32_t i = 0; i < order.size(); ++i) {
       const ComputeOp& op = order[i];
-      if (op.kind == OpKind::Step) {
+      if (op.kind == OpKind::Step || op.kind == OpKind::AllReduce) {
         continue;
       }
       Copies& copies = stage_of(op).copies;
@@ -184,7 +204,9 @@ class DeviceWalk {
         ok = false;
         continue;
       }
-      copies.of(op.weights).last_read = i + 1;
+      if (op.kind != OpKind::Predict) {
+        copies.of(op.weights).last_read = i + 1;
+      }
     }
     return ok;
   }
@@ -198,14 +220,7 @@ class DeviceWalk {
     }
     Copy& copy = stage.copies.of(want);
     if (!copy.is_held() && want.distance > 0 && want.version == stage.master) {
-      const Purpose purpose =
-          want.copy_pass == ir::Pass::Forward ? Purpose::ForwardCopy : Purpose::BackwardCopy;
-      emit(op, ir::Predict{.mini_batch = want.copy_mini_batch,
-                           .version = want.version,
-                           .from = ir::kMasterSlot,
-                           .into = stage.occupy(purpose, copy, want),
-                           .distance = want.distance,
-                           .pass = want.copy_pass});
+      make_copy(op, stage, copy);
     }
     if (!copy.is_held() || copy.version != want.version || copy.distance != want.distance) {
       fault(op, "wants version " + std::to_string(want.version) + "+" +
@@ -222,6 +237,34 @@ class DeviceWalk {
       }
       stage.vacate(copy);
     }
+  }
+
+  /// Requires: the master is at the version to predict from.
+  void make_copy(const ComputeOp& op, StageSlots& stage, Copy& copy) {
+    const WantedWeights& want = op.weights;
+    const Purpose purpose =
+        want.copy_pass == ir::Pass::Forward ? Purpose::ForwardCopy : Purpose::BackwardCopy;
+    emit(op, ir::Predict{.mini_batch = want.copy_mini_batch,
+                         .version = want.version,
+                         .from = ir::kMasterSlot,
+                         .into = stage.occupy(purpose, copy, want),
+                         .distance = want.distance,
+                         .pass = want.copy_pass});
+  }
+
+  /// Makes the copy that the op names, when it has readers and none has made it.
+  void predict(const ComputeOp& op, std::uint32_t position) {
+    StageSlots& stage = stage_of(op);
+    Copy& copy = stage.copies.of(op.weights);
+    if (op.weights.distance == 0 || copy.last_read < position || copy.is_held()) {
+      return;
+    }
+    if (op.weights.version != stage.master) {
+      fault(op, "predicts from version " + std::to_string(op.weights.version) +
+                    ", but the master is at version " + std::to_string(stage.master));
+      return;
+    }
+    make_copy(op, stage, copy);
   }
 
   void step(const ComputeOp& op, std::uint32_t position) {
@@ -251,17 +294,29 @@ class DeviceWalk {
 
 ir::Result<ComputeLanes> assign_weights(const ir::ComputePlan& plan) {
   Error error{ir::ErrorKind::Illegal, {}};
-  std::vector<StageSlots> stages(plan.placement.size(), StageSlots(plan.mini_batches));
+  const std::size_t count = plan.placement.size();
+  std::vector<std::vector<std::size_t>> stages_on(plan.devices.size());
+  for (std::size_t k = 0; k < count; ++k) {
+    for (const ir::DeviceId device : plan.placement[k]) {
+      stages_on[index_of(device)].push_back(k);
+    }
+  }
+  std::vector<StageSlots> stages(count, StageSlots(0));
   ComputeLanes lanes;
   lanes.devices.resize(plan.devices.size());
+  lanes.slots.assign(count, 1);
   for (std::size_t d = 0; d < plan.devices.size(); ++d) {
+    for (const std::size_t k : stages_on[d]) {
+      stages[k] = StageSlots(plan.mini_batches);
+    }
     DeviceWalk(plan, stages, lanes.devices[d], error).run(plan.devices[d]);
+    for (const std::size_t k : stages_on[d]) {
+      lanes.slots[k] = std::max(lanes.slots[k], stages[k].count());
+      stages[k] = StageSlots(0);
+    }
   }
   if (!error.diagnostics.empty()) {
     return error;
-  }
-  for (const StageSlots& stage : stages) {
-    lanes.slots.push_back(stage.count());
   }
   return lanes;
 }

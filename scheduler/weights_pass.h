@@ -12,6 +12,10 @@
 //   is free after the
 //                               last one
 //
+// A replicated stage has slots on each of its devices, found by the order of each; its number of
+// slots is the largest of them. Where a plan says so (OpKind::Predict), a copy is made before its
+// first reader on a device.
+//
 // So a stage never holds more copies than are still to be read: D - k for
 // PipeDream's stage k, at most three weight storages for XPipe.
 #pragma once

@@ -16,9 +16,12 @@ namespace {
 
 using ir::index_of;
 
-const ir::Lane& compute_lane(const ir::Schedule& schedule, std::uint32_t stage) {
+const ir::Lane& compute_lane(const ir::Schedule& schedule,
+                             std::uint32_t stage,
+                             std::size_t replica = 0) {
   for (const ir::Lane& lane : schedule.lanes) {
-    if (lane.kind == ir::LaneKind::Compute && lane.device == schedule.stages[stage].device()) {
+    if (lane.kind == ir::LaneKind::Compute &&
+        lane.device == schedule.stages[stage].devices[replica]) {
       return lane;
     }
   }
@@ -48,14 +51,14 @@ std::uint32_t peak_of(const std::vector<Copy>& copies) {
 
 class Replay {
  public:
-  Replay(const ir::Schedule& schedule, std::uint32_t stage) {
+  Replay(const ir::Schedule& schedule, std::uint32_t stage, std::size_t replica) {
     const std::size_t micro_batches =
         static_cast<std::size_t>(schedule.micro_batches) * schedule.mini_batches;
     result_.forwards.resize(micro_batches);
     result_.backwards.resize(micro_batches);
     result_.step_from.resize(schedule.mini_batches);
     holds_.resize(schedule.stages[stage].slots);
-    for (ir::TaskId id : compute_lane(schedule, stage).order) {
+    for (ir::TaskId id : compute_lane(schedule, stage, replica).order) {
       ++position_;
       const ir::Task& task = schedule.task(id);
       if (index_of(task.stage) == stage) {
@@ -144,9 +147,9 @@ class Replay {
 
   void play(const ir::BackwardWeight& /*task*/) { fault("not expected of these policies"); }
 
-  void play(const ir::Recompute& /*task*/) { fault("not expected of these policies"); }
+  void play(const ir::Recompute& task) { read(task.weights); }
 
-  void play(const ir::AllReduce& /*task*/) { fault("not expected of these policies"); }
+  void play(const ir::AllReduce& /*task*/) {}
 
   void play(const ir::Send& /*task*/) { fault("a send on a compute lane"); }
 
@@ -169,8 +172,8 @@ std::int64_t slots_of(const ir::Task& task, std::int64_t forward, std::int64_t b
 
 }  // namespace
 
-StageReplay replay_stage(const ir::Schedule& schedule, std::uint32_t stage) {
-  return Replay(schedule, stage).take();
+StageReplay replay_stage(const ir::Schedule& schedule, std::uint32_t stage, std::size_t replica) {
+  return Replay(schedule, stage, replica).take();
 }
 
 scheduler::StagePromise measured_promise(const StageReplay& stage, std::uint32_t micro_batches) {

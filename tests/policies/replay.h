@@ -38,8 +38,11 @@ struct StageReplay {
   std::vector<std::string> faults;  ///< what the tasks say and the slots do not hold
 };
 
-/// Requires: every stage has one compute lane, on which all its tasks stand.
-[[nodiscard]] StageReplay replay_stage(const ir::Schedule& schedule, std::uint32_t stage);
+/// Of one replica: what it runs not stays empty. Requires: every replica has one compute lane, on
+/// which all its tasks stand.
+[[nodiscard]] StageReplay replay_stage(const ir::Schedule& schedule,
+                                       std::uint32_t stage,
+                                       std::size_t replica = 0);
 
 /// What the schedule does, in the terms of a promise: the largest over the segment, staleness of
 /// the weights of micro-batch j being j / T - version.
