@@ -141,8 +141,8 @@ std::optional<ir::Bytes> parse_byte_size(const std::string& word) {
   const std::size_t end = word.find_last_of("0123456789.") + 1;  // npos + 1 is 0
   const std::string number = word.substr(0, end);
   const auto* unit = std::ranges::find(kUnits, word.substr(end), &Unit::name);
-  if (number.empty() || number.find_first_not_of("0123456789.") != std::string::npos ||
-      unit == std::end(kUnits)) {
+  if (number.empty() || number.front() == '.' || number.back() == '.' ||
+      number.find_first_not_of("0123456789.") != std::string::npos || unit == std::end(kUnits)) {
     return std::nullopt;
   }
   const std::size_t point = std::min(number.find('.'), number.size());

@@ -85,6 +85,14 @@ class Collector {
         runs_(schedule.devices) {}
 
   MemoryEvents collect() && {
+    for (size_t k = 0; k < schedule_.stages.size(); ++k) {
+      for (const ir::DeviceId device : schedule_.stages[k].devices) {
+        const StageCosts& costs =
+            scheduler::costs_on(costs_, ir::StageId(static_cast<std::uint16_t>(k)), device);
+        always(device, MemoryKind::Weights) += costs.parameter_bytes;
+        always(device, MemoryKind::Optimizer) += costs.optimizer_bytes;
+      }
+    }
     find_recomputes();
     for (const ir::Lane& lane : schedule_.lanes) {
       if (lane.kind == ir::LaneKind::Compute) {
@@ -161,9 +169,9 @@ class Collector {
       for (const auto& [batch, life] : replica.gradients) {  // a segment that ends without a step
         runs.give(life.first, life.second, MemoryKind::Gradients, replica.costs->parameter_bytes);
       }
-      always(lane.device, MemoryKind::Weights) += replica.costs->parameter_bytes;
-      always(lane.device, MemoryKind::Optimizer) +=
-          replica.costs->optimizer_bytes + (replica.predicts ? replica.costs->prediction_bytes : 0);
+      if (replica.predicts) {
+        always(lane.device, MemoryKind::Optimizer) += replica.costs->prediction_bytes;
+      }
     }
   }
 

@@ -1,5 +1,6 @@
 #include "scheduler/cost_model.h"
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -138,6 +139,81 @@ TEST_CASE("cost model: what a schedule needs and the model lacks is said, all of
   CHECK(status.error().diagnostics[1].where == "link 0>1");
 }
 
+TEST_CASE(
+    "cost model: launches cost on each task of their device's compute lane, and nowhere else") {
+  const ir::Schedule schedule = schedule_of(
+      {{"0F0[s0:v0]", 0}, {"0RELEASE0[s1]", 0}, {"1F0[s0:v0]", 1}, {"0SEND_F0[8B]", 2}});
+  CostModel costs = model();
+  costs.launch_overhead = {5, 0};
+  CHECK(duration(costs, schedule, schedule.tasks[0]) == 10 + 1 + 5);
+  CHECK(duration(costs, schedule, schedule.tasks[1]) == 1 + 5);
+  CHECK(duration(costs, schedule, schedule.tasks[2]) == 11 + 1);
+  CHECK(duration(costs, schedule, schedule.tasks[3]) == 8);
+}
+
+TEST_CASE("cost model: a replica on another device costs what it costs there") {
+  // Stage 0 on devices 0 and 1; tasks of lane 1 are its second replica's.
+  const ir::Schedule schedule =
+      schedule_of({{"0F0[s0:v0]", 0}, {"0F1[s0:v0]", 1}, {"0ALLREDUCE0", 0}, {"0ALLREDUCE0", 1}});
+  CostModel costs = model();
+  costs.stages[0].all_reduce = 50;
+  costs.replicas = {{ir::StageId{0}, ir::DeviceId{1}, {.forward = 20, .all_reduce = 50}}};
+  CHECK(duration(costs, schedule, schedule.tasks[0]) == 11);
+  CHECK(duration(costs, schedule, schedule.tasks[1]) == 21);
+  CHECK(duration(costs, schedule, schedule.tasks[2]) == 51);
+  CHECK(duration(costs, schedule, schedule.tasks[3]) == 51);
+  CHECK(costs_on(costs, ir::StageId{1}, ir::DeviceId{1}).forward == 11);
+}
+
+TEST_CASE("cost model: channels that there are not, or none on a half-duplex link, are refused") {
+  const ir::Schedule schedule = schedule_of({{"0SEND_F0[8B]", 2}});
+  const auto told = [&](const CostModel& costs) {
+    const ir::Status status = check_costs(costs, schedule);
+    return status.ok() ? std::string() : status.error().to_string();
+  };
+  CostModel costs = model();
+  costs.channels = {{"bus", 1e9}};
+  costs.links[0].channels = {ChannelId{0}};
+  CHECK(told(costs).empty());
+  costs.links[0].channels = {ChannelId{0}, ChannelId{3}};
+  CHECK(told(costs).find("link 0>1: holds channel 3, the cost model has 1") != std::string::npos);
+  costs.links[0].channels = {ChannelId{0}, ChannelId{0}};
+  CHECK(told(costs).find("holds channel 0 out of order") != std::string::npos);
+  costs.links[0].channels = {};
+  costs.links[0].spec.duplex = ir::Duplex::Half;
+  CHECK(told(costs).find("is half duplex and has no channel") != std::string::npos);
+  add_half_duplex_channels(costs);
+  CHECK(told(costs).empty());
+}
+
+TEST_CASE("cost model: a slow-down is at least 1, and counts where times could overflow") {
+  const ir::Schedule schedule = schedule_of({{"0F0[s0:v0]", 0}, {"0F1[s0:v0]", 0}});
+  CostModel costs = model();
+  costs.overlap_slowdown = {1.5, 1.0};
+  CHECK(check_costs(costs, schedule).ok());
+  costs.overlap_slowdown = {0.5, 1.0};
+  REQUIRE_FALSE(check_costs(costs, schedule).ok());
+  CHECK(check_costs(costs, schedule).error().diagnostics[0].where == "device 0");
+  costs.overlap_slowdown = {4.0, 1.0};
+  costs.stages[0].forward = kTooLarge / 4;
+  REQUIRE_FALSE(check_costs(costs, schedule).ok());
+  CHECK(check_costs(costs, schedule).error().diagnostics[0].code == "too-long");
+}
+
+TEST_CASE("cost model: a half-duplex pair's channel is as wide as the wider direction") {
+  CostModel costs = uniform_costs(2, 3, 1, 1, {1e9, 0, ir::Duplex::Half});
+  REQUIRE(costs.channels.size() == 3);
+  CHECK(costs.channels[1] == Channel{"0<>2", 1e9});
+  set_every_link(costs, {2e9, 0, ir::Duplex::Full});
+  CHECK(costs.channels.empty());
+  CHECK(costs.links[0].channels.empty());
+  costs.links[0].spec = {1e9, 0, ir::Duplex::Half};  // 0 > 1
+  costs.links[2].spec = {3e9, 0, ir::Duplex::Half};  // 1 > 0
+  add_half_duplex_channels(costs);
+  REQUIRE(costs.channels.size() == 1);
+  CHECK(costs.channels[0] == Channel{"0<>1", 3e9});
+}
+
 TEST_CASE("cost model: times that could overflow are refused before a replay") {
   const ir::Schedule schedule = schedule_of({{"0F0[s0:v0]", 0}, {"0F1[s0:v0]", 0}});
   CostModel costs = model();
@@ -193,6 +269,41 @@ TEST_CASE("link model: a half-duplex link serves in the order (time ready, task)
   CHECK(channels.grant(wire) == ir::TaskId{9});
   channels.release(out);
   CHECK(channels.grant(wire) == ir::TaskId{8});
+}
+
+TEST_CASE("link model: a send waits for all its channels, and nobody overtakes it on any") {
+  // Lane 2 (0 > 1) crosses channels a and b, lane 4 (1 > 0) b alone, lane 5 (a third way) a alone.
+  //   a  busy with lane 5 until it is released
+  //   b  free, but lane 2 asked for it before lane 4
+  ir::Schedule schedule = schedule_of({{"0SEND_F0[8B]", 2}});
+  schedule.lanes.push_back({ir::LaneKind::Send, ir::DeviceId{1}, ir::DeviceId{0}, {}});
+  schedule.lanes.push_back({ir::LaneKind::Send, ir::DeviceId{0}, ir::DeviceId{2}, {}});
+  CostModel costs = model();
+  costs.channels = {{"a", 1e9}, {"b", 1e9}};
+  const ChannelId a{0};
+  const ChannelId b{1};
+  costs.links = {{ir::DeviceId{0}, ir::DeviceId{1}, {1e9, 0}, {a, b}},
+                 {ir::DeviceId{0}, ir::DeviceId{2}, {1e9, 0}, {a}},
+                 {ir::DeviceId{1}, ir::DeviceId{0}, {1e9, 0}, {b}}};
+  LinkChannels channels(costs, schedule);
+  const ir::LaneId both{2};
+  const ir::LaneId back{4};
+  const ir::LaneId other{5};
+  channels.request(other, ir::TaskId{1}, 0);
+  CHECK(channels.grant(a) == ir::TaskId{1});
+  channels.request(both, ir::TaskId{2}, 3);
+  channels.request(back, ir::TaskId{0}, 4);
+  CHECK(channels.is_next(both));
+  CHECK_FALSE(channels.grant(a).has_value());  // busy
+  CHECK_FALSE(channels.grant(b).has_value());  // free, but the first in line waits for a
+  CHECK_FALSE(channels.is_next(back));
+  channels.release(other);
+  CHECK(channels.grant(b) == ir::TaskId{2});
+  CHECK_FALSE(channels.grant(a).has_value());
+  CHECK(channels.is_next(back));
+  CHECK_FALSE(channels.grant(b).has_value());
+  channels.release(both);
+  CHECK(channels.grant(b) == ir::TaskId{0});
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "scheduler/stage_costs.h"
 
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -220,6 +221,99 @@ TEST_CASE("stage costs: stages on one device need no link") {
                                       .placement = {{DeviceId{0}}, {DeviceId{0}}}},
                                      cluster);
   CHECK(model.costs.links.empty());
+}
+
+TEST_CASE("stage costs: recomputation keeps inputs, each tensor once; a layer's part comes back") {
+  // branchy(): outputs 800, 1600, 2400, 3200; saved 80, 160, 240, 320; cut a b | c d.
+  //   stage 1 reads a (for c and d) and b; its layers read a, b and c.
+  const auto costs_with = [](Recompute recompute) {
+    return model_of(branchy(),
+                    {.layers_per_stage = {2, 2},
+                     .batch_size = 8,
+                     .micro_batches = 1,
+                     .recompute = recompute},
+                    uniform_cluster(2, {}))
+        .costs.stages[1];
+  };
+  CHECK(costs_with(Recompute::None).kept_bytes == 0);
+  const StageCosts stage = costs_with(Recompute::Stage);
+  const ir::LayerProfile& a = branchy().layers[0];
+  const ir::Bytes inputs = a.output_bytes + branchy().layers[1].output_bytes;
+  CHECK(stage.kept_bytes == inputs);
+  CHECK(stage.recomputed_bytes == stage.saved_bytes);
+  const StageCosts layer = costs_with(Recompute::Layer);
+  CHECK(layer.kept_bytes == inputs + branchy().layers[2].output_bytes);
+  CHECK(layer.recomputed_bytes == layer.kept_bytes + branchy().layers[3].saved_bytes);
+}
+
+TEST_CASE("stage costs: the largest workspace of a stage's layers, scaled to the micro-batch") {
+  ir::Profile profile = branchy();
+  profile.layers[0].workspace_bytes = 100;
+  profile.layers[1].workspace_bytes = 60;
+  const StagedModel model =
+      model_of(profile, {.layers_per_stage = {2, 2}, .batch_size = 8, .micro_batches = 2},
+               uniform_cluster(2, {}));
+  CHECK(model.costs.stages[0].workspace_bytes == 50);
+  CHECK(model.costs.stages[1].workspace_bytes == 0);
+}
+
+TEST_CASE("stage costs: a stage's replicas cost what their devices make of it, and all-reduce") {
+  ir::Cluster cluster = uniform_cluster(3, {1e9, 100, ir::Duplex::Full});
+  cluster.devices[1].speed = 0.5;
+  cluster.devices[2].launch_overhead = 7;
+  cluster.devices[0].overlap_slowdown = 1.25;
+  const StagedModel model = model_of(branchy(),
+                                     {.layers_per_stage = {2, 2},
+                                      .batch_size = 8,
+                                      .micro_batches = 1,
+                                      .placement = {{DeviceId{0}, DeviceId{1}}, {DeviceId{2}}}},
+                                     cluster);
+  const CostModel& costs = model.costs;
+  CHECK(costs_on(costs, StageId{0}, DeviceId{0}).forward == 3000);
+  CHECK(costs_on(costs, StageId{0}, DeviceId{1}).forward == 6000);
+  CHECK(costs.replicas.size() == 1);
+  // Ring of two: both links carry all bytes of the 30 (layers a and b), two steps of latency.
+  CHECK(costs.stages[0].all_reduce == costs.stages[0].parameter_bytes + 2 * 100);
+  CHECK(costs_on(costs, StageId{0}, DeviceId{1}).all_reduce == costs.stages[0].all_reduce);
+  CHECK(costs.stages[1].all_reduce == 0);
+  CHECK(costs.launch_overhead == std::vector<ir::Nanos>{0, 0, 7});
+  CHECK(costs.overlap_slowdown == std::vector<double>{1.25, 1.0, 1.0});
+  CHECK(has_note(model, "all-reduces take the time of a ring"));
+  // Tensors between 0 and 2 and between 1 and 2, gradients between 0 and 1.
+  CHECK(costs.links.size() == 6);
+}
+
+TEST_CASE("stage costs: replicas meet where the rounds of their micro-batches make them") {
+  // Two and four replicas: micro-batch j goes to j mod 2 and to j mod 4, so 0 meets 0 and 2.
+  ir::Cluster cluster = uniform_cluster(6, {1e9, 0, ir::Duplex::Full});
+  const auto device = [](int d) { return DeviceId(static_cast<std::uint16_t>(d)); };
+  const StagedModel model = model_of(
+      branchy(),
+      {.layers_per_stage = {2, 2},
+       .batch_size = 8,
+       .micro_batches = 8,
+       .placement = {{device(0), device(1)}, {device(2), device(3), device(4), device(5)}}},
+      cluster);
+  for (const auto& [from, to, meets] : std::vector<std::tuple<int, int, bool>>{
+           {0, 2, true}, {0, 3, false}, {0, 4, true}, {1, 3, true}, {1, 4, false}, {1, 5, true}}) {
+    CAPTURE(from);
+    CAPTURE(to);
+    CHECK((find_link(model.costs, device(from), device(to)) != nullptr) == meets);
+  }
+}
+
+TEST_CASE("stage costs: an all-reduce's link that is not there is an error like any other") {
+  ir::Cluster cluster = uniform_cluster(2, {});
+  cluster.default_link.reset();
+  const auto bad = stage_costs(branchy(),
+                               {.layers_per_stage = {4},
+                                .batch_size = 8,
+                                .micro_batches = 1,
+                                .placement = {{DeviceId{0}, DeviceId{1}}}},
+                               cluster);
+  REQUIRE_FALSE(bad.ok());
+  CHECK(bad.error().diagnostics.size() == 2);
+  CHECK(bad.error().to_string().find("tensors or gradients") != std::string::npos);
 }
 
 }  // namespace

@@ -155,7 +155,7 @@ TEST_CASE("memory: peaks by kind, by hand") {
       CHECK(of_kind(device.peak_by_kind, MemoryKind::Activations) == 80 * in_flight[k]);
       CHECK(of_kind(device.peak_by_kind, MemoryKind::Buffers) >= 7);
       CHECK(device.curve.front().time == 0);
-      CHECK(device.curve.back().bytes == simulator::MemoryBytes{1000, 0, 0, optimizer, 0, 0});
+      CHECK(device.curve.back().bytes == simulator::MemoryBytes{1000, 0, 0, optimizer, 0, 0, 0});
       ir::Bytes largest = 0;
       for (std::size_t i = 0; i < device.curve.size(); ++i) {
         const simulator::MemoryBytes& bytes = device.curve[i].bytes;
