@@ -29,7 +29,8 @@ bool is_before(const MemoryEvent& a, const MemoryEvent& b) {
 /// The events of one device, as runs of which each is nearly always sorted already.
 class EventRuns {
  public:
-  void start_run() { runs_.emplace_back(); }
+  /// `events` are as many as are likely.
+  void start_run(size_t events) { runs_.emplace_back().reserve(events); }
 
   void take(Nanos time, MemoryKind kind, Bytes bytes) {
     add({time, bytes, MemoryPhase::Starts, kind});
@@ -153,7 +154,7 @@ class Collector {
 
   void walk_compute_lane(const ir::Lane& lane) {
     EventRuns& runs = runs_[index_of(lane.device)];
-    runs.start_run();
+    runs.start_run(lane.order.size());  // a forward takes, a backward gives
     std::map<ir::StageId, Replica> replicas;
     for (const TaskId id : lane.order) {
       const ir::Task& task = schedule_.task(id);
@@ -251,7 +252,7 @@ class Collector {
     }
     const std::vector<SlotLife> lives = slot_lives(schedule_, order);
     for (EventRuns& runs : runs_) {
-      runs.start_run();
+      runs.start_run(lives.size() / runs_.size());
     }
     for (const SlotLife& life : lives) {
       const Nanos begin = span(life.written_by).start;
@@ -259,7 +260,7 @@ class Collector {
       runs->take(begin, MemoryKind::Slots, bytes);
     }
     for (EventRuns& runs : runs_) {
-      runs.start_run();
+      runs.start_run(lives.size() / runs_.size());
     }
     for (const SlotLife& life : lives) {
       const auto [runs, bytes] = of_copy(life);
@@ -320,11 +321,11 @@ class Collector {
       const Bytes bytes = send != nullptr ? send->bytes : std::get<ir::Receive>(task.payload).bytes;
       return std::max(bytes, Bytes{0});  // unknown: 0
     };
-    runs.start_run();
+    runs.start_run(lane.order.size());
     for (const TaskId id : lane.order) {
       runs.take(message_begin_[index_of(id)], MemoryKind::Buffers, bytes_of(id));
     }
-    runs.start_run();
+    runs.start_run(lane.order.size());
     for (const TaskId id : lane.order) {
       runs.give(message_begin_[index_of(id)], message_end_[index_of(id)], MemoryKind::Buffers,
                 bytes_of(id));

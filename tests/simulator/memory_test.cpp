@@ -281,6 +281,23 @@ TEST_CASE("memory: recomputation keeps its part from forward to recompute, then 
   CHECK(of(without[0].peak_by_kind, MemoryKind::Activations) == 3 * 80);
 }
 
+TEST_CASE("memory: each replica holds weights, state and slots of its own") {
+  const scheduler::Layout layout =
+      layout_of({.stages = 2, .devices = {}, .placement = {}, .replicas = {2, 1}});
+  const ir::Schedule schedule = compiled("gpipe", {2, 4, 2}, {.layout = layout});
+  const scheduler::CostModel costs = sized_stages(2, 3, 100);
+  const auto memory =
+      simulator::memory_over_time(schedule, simulator::simulate(schedule, costs), costs);
+  REQUIRE(memory.size() == 3);
+  for (const std::size_t d : {0U, 1U}) {
+    CHECK(of(memory[d].peak_by_kind, MemoryKind::Weights) == 1000);
+    CHECK(of(memory[d].peak_by_kind, MemoryKind::Optimizer) == 2000);
+    CHECK(of(memory[d].peak_by_kind, MemoryKind::Activations) == 2 * 80);  // half of T = 4
+  }
+  CHECK(of(memory[2].peak_by_kind, MemoryKind::Weights) == 2000);
+  CHECK(of(memory[2].peak_by_kind, MemoryKind::Activations) == 4 * 160);
+}
+
 TEST_CASE("memory: the peaks are the same without the curve") {
   const ir::Schedule schedule = compiled("pipedream", {4, 1, 9}, {}, 500);
   const scheduler::CostModel costs = sized_stages(4, 4, 100);
