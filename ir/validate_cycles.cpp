@@ -17,7 +17,10 @@ namespace xpipe::ir::validation {
 
 namespace {
 
+// Neither a task nor a lane.
 constexpr std::uint32_t kNobody = 0xffffffffU;
+constexpr std::uint32_t kSeveral = 0xfffffffeU;
+constexpr std::uint32_t kOver = 0xfffffffdU;
 constexpr std::size_t kMaxRingShown = 24;
 
 using Arrow = std::pair<std::uint32_t, std::uint32_t>;
@@ -57,38 +60,90 @@ std::vector<std::uint32_t> edges_in(const Schedule& schedule) {
   return count;
 }
 
-/// Whether every task can be run. Each lane runs as far as it can before another one is looked at:
-/// its tasks, and mostly their edges, lie in a row.
-bool runs_through(const Index& index) {
-  const Schedule& schedule = index.schedule;
-  std::vector<std::uint32_t> missing = edges_in(schedule);
-  std::vector<std::uint32_t> done(schedule.lanes.size(), 0);  // by LaneId
-  std::vector<std::uint32_t> waiting;                         // lanes that may run
-  for (std::uint32_t l = 0; l < schedule.lanes.size(); ++l) {
-    waiting.push_back(l);
+/// By TaskId: the source of the edge to it; kNobody without one, kSeveral with more.
+std::vector<std::uint32_t> only_sources(const Schedule& schedule) {
+  std::vector<std::uint32_t> source(schedule.tasks.size(), kNobody);
+  for (const Edge& edge : schedule.edges) {
+    std::uint32_t& known = source[index_of(edge.to)];
+    known = known == kNobody ? index_of(edge.from) : kSeveral;
   }
-  std::size_t ran = 0;
-  while (!waiting.empty()) {
-    const std::uint32_t running = waiting.back();
-    waiting.pop_back();
-    const std::vector<TaskId>& lane = schedule.lanes[running].order;
-    std::uint32_t next = done[running];
-    ran -= next;
-    for (; next < lane.size() && missing[index_of(lane[next])] == 0; ++next) {
-      for (const Edge& edge : index.out(lane[next])) {
-        if (--missing[index_of(edge.to)] == 0) {
-          const Place& place = index.place[index_of(edge.to)];
-          if (place.position == done[index_of(place.lane)]) {
-            waiting.push_back(index_of(place.lane));
-          }
-        }
+  return source;
+}
+
+/// Whether every task can be run. Each lane runs until it waits for a task of another one, which
+/// wakes it: what is read of a lane lies in a row, and no task is looked at twice but by who waits.
+class LaneRun {
+ public:
+  explicit LaneRun(const Index& index)
+      : index_(index),
+        lanes_(index.schedule.lanes),
+        source_(only_sources(index.schedule)),
+        waiter_(index.schedule.tasks.size(), kNobody),
+        next_waiter_(lanes_.size(), kNobody),
+        done_(lanes_.size(), 0) {}
+
+  bool runs_through() {
+    for (std::uint32_t l = 0; l < lanes_.size(); ++l) {
+      runnable_.push_back(l);
+    }
+    while (!runnable_.empty()) {
+      const std::uint32_t lane = runnable_.back();
+      runnable_.pop_back();
+      run(lane);
+    }
+    std::size_t ran = 0;
+    for (const std::size_t done : done_) {
+      ran += done;
+    }
+    return ran == waiter_.size();
+  }
+
+ private:
+  void run(std::uint32_t lane) {
+    const std::vector<TaskId>& order = lanes_[lane].order;
+    std::size_t next = done_[lane];
+    for (; next < order.size(); ++next) {
+      const std::uint32_t task = index_of(order[next]);
+      const std::uint32_t source = first_not_over(task);
+      if (source != kNobody) {
+        next_waiter_[lane] = waiter_[source];
+        waiter_[source] = lane;
+        break;
+      }
+      for (std::uint32_t l = waiter_[task]; l != kNobody; l = next_waiter_[l]) {
+        runnable_.push_back(l);
+      }
+      waiter_[task] = kOver;
+    }
+    done_[lane] = next;
+  }
+
+  /// Of the sources of edges to `task`; kNobody when all are over.
+  [[nodiscard]] std::uint32_t first_not_over(std::uint32_t task) const {
+    const std::uint32_t source = source_[task];
+    if (source == kNobody) {
+      return kNobody;
+    }
+    if (source != kSeveral) {
+      return waiter_[source] == kOver ? kNobody : source;
+    }
+    for (const TaskId one : index_.in(TaskId{task})) {
+      if (waiter_[index_of(one)] != kOver) {
+        return index_of(one);
       }
     }
-    done[running] = next;
-    ran += next;
+    return kNobody;
   }
-  return ran == schedule.tasks.size();
-}
+
+  const Index& index_;
+  const std::vector<Lane>& lanes_;
+  std::vector<std::uint32_t> source_;
+  /// By TaskId: kOver, or else the first lane of those that wait for it, or kNobody.
+  std::vector<std::uint32_t> waiter_;
+  std::vector<std::uint32_t> next_waiter_;  ///< by LaneId: the next that waits for the same task
+  std::vector<std::size_t> done_;           ///< by LaneId: tasks that are over
+  std::vector<std::uint32_t> runnable_;     ///< lanes
+};
 
 /// A shortest ring through `start` within its component, each task waiting for the next.
 std::vector<TaskId> ring_through(const Index& index,
@@ -285,7 +340,7 @@ std::vector<TaskId> run_what_can_run(const Index& index) {
 
 void check_cycles(Index& index, Findings& findings) {
   fill_rows(index);
-  if (runs_through(index)) {
+  if (LaneRun(index).runs_through()) {
     return;
   }
   try {
