@@ -10,6 +10,7 @@
 #include "executor/torch/evaluate.h"
 #include "executor/torch/intra_op_threads.h"
 #include "executor/torch/training_run.h"
+#include "ir/text.h"
 #include "scheduler/partition.h"
 
 namespace xpipe::executor::nn {
@@ -39,6 +40,28 @@ ir::Result<std::vector<std::uint32_t>> partition_of(const TrainConfig& config, c
   return config.partition;
 }
 
+/// What a schedule may hold and training has no way to do yet.
+void refuse_what_cannot_run(const ir::Schedule& schedule, ir::Error& error) {
+  for (std::size_t k = 0; k < schedule.stages.size(); ++k) {
+    if (schedule.stages[k].is_replicated()) {
+      error.diagnostics.push_back(
+          {"wrong-schedule", "stage " + std::to_string(k),
+           "it has " + std::to_string(schedule.stages[k].devices.size()) +
+               " replicas, and training runs one of each stage; compile it without --replicas, or "
+               "try it out with xpipe simulate or --device emulated"});
+    }
+  }
+  for (const ir::Task& task : schedule.tasks) {
+    if (task.kind() == ir::TaskKind::Recompute) {
+      error.diagnostics.push_back(
+          {"wrong-schedule", ir::to_text(task),
+           "training keeps all activations and recomputes none; compile it with --recompute none, "
+           "or try it out with xpipe simulate or --device emulated"});
+      break;
+    }
+  }
+}
+
 ir::Status check_schedule(const ir::Schedule& schedule,
                           const TrainFacts& facts,
                           const TrainConfig& config) {
@@ -55,6 +78,7 @@ ir::Status check_schedule(const ir::Schedule& schedule,
   if (schedule.micro_batches != 1) {
     expect("micro-batches a mini-batch", schedule.micro_batches, config.micro_batches);
   }
+  refuse_what_cannot_run(schedule, error);
   return error.diagnostics.empty() ? ir::Status() : ir::Status(std::move(error));
 }
 
