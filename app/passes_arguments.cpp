@@ -41,6 +41,12 @@ void add_passes_options(CLI::App& command, PassesArguments& arguments) {
          "when a transfer starts, and whether its sender waits");
 }
 
+scheduler::Sends sends_of(const PassesArguments& arguments) {
+  return arguments.sends == "rendezvous" ? scheduler::Sends::Rendezvous
+         : arguments.sends == "blocking" ? scheduler::Sends::Blocking
+                                         : scheduler::Sends::Eager;
+}
+
 ir::Result<scheduler::Passes> resolve_passes(const PassesArguments& arguments,
                                              std::uint32_t stages) {
   ir::Result<scheduler::Layout> layout =
@@ -56,9 +62,7 @@ ir::Result<scheduler::Passes> resolve_passes(const PassesArguments& arguments,
   passes.recompute = arguments.recompute == "stage"   ? scheduler::Recompute::Stage
                      : arguments.recompute == "layer" ? scheduler::Recompute::Layer
                                                       : scheduler::Recompute::None;
-  passes.sends = arguments.sends == "rendezvous" ? scheduler::Sends::Rendezvous
-                 : arguments.sends == "blocking" ? scheduler::Sends::Blocking
-                                                 : scheduler::Sends::Eager;
+  passes.sends = sends_of(arguments);
   return passes;
 }
 

@@ -32,6 +32,9 @@ struct PassesArguments {
 /// `arguments` must outlive `command`.
 void add_passes_options(CLI::App& command, PassesArguments& arguments);
 
+/// What `--sends` names.
+[[nodiscard]] scheduler::Sends sends_of(const PassesArguments& arguments);
+
 /// Errors: Usage, as of scheduler::resolve_layout().
 [[nodiscard]] ir::Result<scheduler::Passes> resolve_passes(const PassesArguments& arguments,
                                                            std::uint32_t stages);

@@ -101,6 +101,12 @@ ir::Status make_schedule(const ScheduleArguments& arguments,
   if (!schedule.ok()) {
     return schedule.error();
   }
+  if (form.value() == Form::Csv && !arguments.passes.replicas.empty()) {
+    return ir::make_error(
+        ir::ErrorKind::Usage, "options", "-o " + arguments.output,
+        "PyTorch's CSV knows no replicas: its ranks would run other stages' parts; "
+        "write a .json or .tasks, or drop --replicas");
+  }
   if (form.value() == Form::Csv && ir::csv_loses_meaning(schedule.value())) {
     print_note("policy '" + arguments.policy +
                "' is asynchronous: the CSV keeps its order only. Which weight versions its passes "

@@ -89,8 +89,7 @@ ir::Status check_combination(const SimulateArguments& arguments) {
           std::pair{passes.devices.has_value(), "--devices"},
           std::pair{!passes.placement.empty(), "--placement"},
           std::pair{!passes.replicas.empty(), "--replicas"},
-          std::pair{passes.recompute != "none", "--recompute"},
-          std::pair{passes.sends != "eager", "--sends"}}) {
+          std::pair{passes.recompute != "none", "--recompute"}}) {
       if (given) {
         error.diagnostics.push_back(
             {"options", option, "has no effect with --schedule, which says it already; drop one"});

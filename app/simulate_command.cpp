@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "ir/files.h"
+#include "scheduler/sends_pass.h"
 
 namespace xpipe::app {
 
@@ -91,6 +92,10 @@ ir::Status simulate_command(const SimulateArguments& arguments,
       return read.error();
     }
     schedule = std::move(read).value();
+    const scheduler::Sends sends = sends_of(arguments.workload.passes);
+    if (ir::Status waiting = scheduler::make_sends_wait(sends, *schedule); !waiting.ok()) {
+      return waiting;
+    }
   }
   const ir::Result<Workload> workload =
       make_workload(arguments.workload, schedule ? &*schedule : nullptr);

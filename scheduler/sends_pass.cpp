@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/task.h"
+#include "ir/validate.h"
 
 namespace xpipe::scheduler {
 
@@ -226,6 +227,17 @@ ir::Error explain_deadlock(Sends mode, ir::Error error) {
     }
   }
   return error;
+}
+
+ir::Status make_sends_wait(Sends mode, Schedule& schedule) {
+  if (mode == Sends::Eager) {
+    return {};
+  }
+  if (ir::Status added = add_send_waits(mode, schedule); !added.ok()) {
+    return added;
+  }
+  ir::Status legal = ir::check_legal(schedule);
+  return legal.ok() ? legal : ir::Status(explain_deadlock(mode, legal.error()));
 }
 
 }  // namespace xpipe::scheduler

@@ -42,6 +42,10 @@ void order_messages_by_consumer(ir::Schedule& schedule);
 /// schedule has a mode already.
 ir::Status add_send_waits(Sends mode, ir::Schedule& schedule);
 
+/// add_send_waits() to a legal schedule that is there already, its messages in their order. Errors:
+/// Usage as there; Illegal when devices then wait for each other, with the ring and the fix.
+ir::Status make_sends_wait(Sends mode, ir::Schedule& schedule);
+
 /// `error`, of a schedule with `mode`: what the validator says of a ring is given the fix.
 [[nodiscard]] ir::Error explain_deadlock(Sends mode, ir::Error error);
 

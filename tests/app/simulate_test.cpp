@@ -67,6 +67,54 @@ TEST_CASE("xpipe simulate: with latency the differences alternate, and the perio
   CHECK(run["steady_ns_per_mini_batch"] == 4'500'000);
 }
 
+TEST_CASE("xpipe simulate: fewer devices, recomputes and waiting sends change the result (A6)") {
+  const auto makespan = [](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = {
+        "simulate", "--policy",        "gpipe", "--stages",       "4",
+        "--json",   "--micro-batches", "4",     "--mini-batches", "1"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return json_of(run_xpipe(arguments))["runs"][0]["makespan_ns"].get<std::int64_t>();
+  };
+  // f/b = 1/2 ms: (T + P - 1)(f + b) D / P on P devices that hold D / P stages each, whose forwards
+  // and backwards stay together
+  CHECK(makespan({}) == 21'000'000);
+  CHECK(makespan({"--devices", "4"}) == 21'000'000);
+  CHECK(makespan({"--devices", "1"}) == 48'000'000);
+  CHECK(makespan({"--placement", "0,0,0,0"}) == 48'000'000);
+  CHECK(makespan({"--devices", "2"}) < 48'000'000);
+  CHECK(makespan({"--devices", "2"}) >= 30'000'000);
+  CHECK(makespan({"--recompute", "stage"}) == 7 * 4'000'000 - 3 * 1'000'000);
+  CHECK(makespan({"--latency-us", "100", "--sends", "rendezvous"}) >=
+        makespan({"--latency-us", "100"}));
+  CHECK(makespan({"--replicas", "2,2,2,2"}) == (4 / 2 + 4 - 1) * 3'000'000);
+}
+
+TEST_CASE(
+    "xpipe simulate: sends that block each other are status 4, with both devices' tasks (A2)") {
+  const ScratchFolder folder;
+  const std::string file = folder.path("both.tasks");
+  REQUIRE(run_xpipe({"schedule", "--policy", "pipedream", "--stages", "2", "--mini-batches", "3",
+                     "-o", file})
+              .status == 0);
+  CHECK(run_xpipe({"simulate", "--schedule", file}).status == 0);
+  CHECK(run_xpipe({"simulate", "--schedule", file, "--sends", "rendezvous"}).status == 0);
+  const Answer blocked = run_xpipe({"simulate", "--schedule", file, "--sends", "blocking"});
+  CHECK(blocked.status == 4);
+  CHECK(blocked.out.empty());
+  for (const char* part : {"deadlock", "device 0: 0SEND_F1", "device 1: 1SEND_B0", "fix"}) {
+    CHECK_MESSAGE(blocked.err.find(part) != std::string::npos, blocked.err);
+  }
+}
+
+TEST_CASE("xpipe schedule: a CSV with replicas is refused before it is written") {
+  const ScratchFolder folder;
+  const Answer answer = run_xpipe({"schedule", "--policy", "gpipe", "--replicas", "2,1",
+                                   "--micro-batches", "2", "-o", folder.path("plan.csv")});
+  CHECK(answer.status == 2);
+  CHECK(answer.err.find("PyTorch's CSV knows no replicas") != std::string::npos);
+  CHECK(folder.list().empty());
+}
+
 TEST_CASE("xpipe simulate: the document carries the keys of the contract") {
   const Json run = json_of(run_xpipe({"simulate", "--policy", "xpipe", "--stages", "2",
                                       "--micro-batches", "2", "--json"}))["runs"][0];

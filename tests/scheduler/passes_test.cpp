@@ -155,6 +155,16 @@ TEST_CASE("sends: two devices that both send first deadlock only where sends blo
   CHECK(faults[0].message.find("1SEND_B0[4096B]") != std::string::npos);
 }
 
+TEST_CASE("sends: a schedule that is there already is told to wait, or that it cannot") {
+  ir::Schedule schedule = ir::schedule_from_text(kBothSendFirst, "").value();
+  REQUIRE(make_sends_wait(Sends::Eager, schedule).ok());
+  CHECK(schedule.options.empty());
+  const ir::Status blocked = make_sends_wait(Sends::Blocking, schedule);
+  REQUIRE_FALSE(blocked.ok());
+  CHECK(blocked.error().kind == ir::ErrorKind::Illegal);
+  CHECK(blocked.error().to_string().find("fix: with blocking sends") != std::string::npos);
+}
+
 TEST_CASE("sends: the mode travels with the schedule and is not given twice") {
   ir::Schedule schedule = compiled_with("gpipe", kTwoByTwo, {.sends = Sends::Rendezvous}).value();
   const std::vector<std::pair<std::string, std::string>> options = {{"sends", "rendezvous"}};
