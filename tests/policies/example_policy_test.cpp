@@ -33,7 +33,7 @@ std::uint32_t wave_of(const scheduler::PlanRequest& request) {
 ir::Result<ir::ComputePlan> plan_waves(const scheduler::PlanRequest& request) {
   const std::uint32_t size = request.micro_batches;
   const std::uint32_t wave = wave_of(request);
-  scheduler::PlanBuilder plan(request.stages, size, request.mini_batches);
+  scheduler::PlanBuilder plan(request);
   for (std::uint32_t k = 0; k < request.stages; ++k) {
     for (std::uint32_t i = 0; i < request.mini_batches; ++i) {
       for (std::uint32_t first = 0; first < size; first += wave) {
