@@ -48,15 +48,17 @@ Child start(const std::vector<std::string>& arguments) {
   return {pid, out[0], err[0]};
 }
 
-/// Reads both streams until they end, or until stdout holds `marker` (when it is not empty).
-void read_until(const Child& child, const std::string& marker, Answer& answer) {
+/// Reads both streams until they end or `enough()`, which is asked after whatever comes and, where
+/// `poll_ms` is given, that often besides.
+template <typename Enough>
+void read_until(const Child& child, Answer& answer, int poll_ms, Enough&& enough) {
   pollfd streams[2] = {{child.out, POLLIN, 0}, {child.err, POLLIN, 0}};
   std::string* texts[2] = {&answer.out, &answer.err};
   while (streams[0].fd >= 0 || streams[1].fd >= 0) {
-    if (!marker.empty() && answer.out.find(marker) != std::string::npos) {
+    if (enough()) {
       return;
     }
-    REQUIRE(poll(streams, 2, -1) > 0);
+    REQUIRE(poll(streams, 2, poll_ms) >= 0);
     for (int i = 0; i < 2; ++i) {
       if (streams[i].fd < 0 || streams[i].revents == 0) {
         continue;
@@ -73,7 +75,7 @@ void read_until(const Child& child, const std::string& marker, Answer& answer) {
 }
 
 void finish(const Child& child, Answer& answer) {
-  read_until(child, "", answer);
+  read_until(child, answer, -1, [] { return false; });
   close(child.out);
   close(child.err);
   int status = 0;
@@ -94,7 +96,22 @@ Answer run_xpipe_and_signal(const std::vector<std::string>& arguments,
                             int signal) {
   Answer answer;
   const Child child = start(arguments);
-  read_until(child, marker, answer);
+  read_until(child, answer, -1, [&] { return answer.out.find(marker) != std::string::npos; });
+  kill(child.pid, signal);
+  finish(child, answer);
+  return answer;
+}
+
+Answer run_xpipe_and_signal_at(const std::vector<std::string>& arguments,
+                               const std::string& path,
+                               std::size_t lines,
+                               int signal) {
+  Answer answer;
+  const Child child = start(arguments);
+  read_until(child, answer, 1, [&] {
+    const std::string text = read_all(path);
+    return static_cast<std::size_t>(std::ranges::count(text, '\n')) >= lines;
+  });
   kill(child.pid, signal);
   finish(child, answer);
   return answer;

@@ -21,6 +21,13 @@ struct Answer {
                                           const std::string& marker,
                                           int signal);
 
+/// Starts it, waits until the file `path` holds at least `lines` lines, sends `signal`, and waits
+/// for the end.
+[[nodiscard]] Answer run_xpipe_and_signal_at(const std::vector<std::string>& arguments,
+                                             const std::string& path,
+                                             std::size_t lines,
+                                             int signal);
+
 /// A folder of its own for one test, removed at the end.
 class ScratchFolder {
  public:
