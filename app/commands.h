@@ -11,7 +11,7 @@ namespace xpipe::app {
 /// What all commands share. Outlives the parse.
 struct Context {
   const scheduler::PolicyRegistry& policies;
-  bool sweep = false;  ///< --sweep is on the command line: options may have several values
+  bool sweep = false;     ///< --sweep is on the command line: options may have several values
   bool emulated = false;  ///< --device emulated is: `train` takes the options of a simulation
   int exit_status = 0;
 };

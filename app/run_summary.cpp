@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "simulator/extrapolate.h"
+
 namespace xpipe::app {
 
 StalenessSummary summarize(const std::vector<simulator::StageStaleness>& stages) {
@@ -17,13 +19,24 @@ StalenessSummary summarize(const std::vector<simulator::StageStaleness>& stages)
   return largest;
 }
 
+simulator::Metrics measure_run(const simulator::LongRun& run) {
+  const simulator::Metrics base = simulator::measure(run.base.schedule, run.base.timeline);
+  return run.longer.has_value()
+             ? simulator::extrapolated(
+                   base, simulator::measure(run.longer->schedule, run.longer->timeline),
+                   run.repeats)
+             : base;
+}
+
 RunSummary summarize(const Workload& workload,
-                     const ir::Schedule& schedule,
+                     const simulator::LongRun& run,
                      std::uint32_t asked_micro_batches,
                      const simulator::Metrics& metrics,
-                     const simulator::SteadyState& steady,
                      ir::Bytes peak_memory,
                      const StalenessSummary& staleness) {
+  const ir::Schedule& schedule = run.base.schedule;
+  const ir::Schedule& longer = run.longer.has_value() ? run.longer->schedule : schedule;
+  const simulator::SteadyState& steady = run.steady;
   RunSummary summary;
   summary.policy = schedule.policy;
   summary.options = schedule.options;
@@ -32,16 +45,20 @@ RunSummary summarize(const Workload& workload,
   summary.partition = workload.partition;
   summary.micro_batches = schedule.micro_batches;
   summary.asked_micro_batches = asked_micro_batches;
-  summary.mini_batches = schedule.mini_batches;
+  summary.mini_batches =
+      static_cast<std::uint32_t>(run.extrapolated(schedule.mini_batches, longer.mini_batches));
+  summary.replayed_mini_batches = schedule.mini_batches;
   summary.samples_per_mini_batch = workload.samples_per_mini_batch(asked_micro_batches);
-  summary.tasks = schedule.tasks.size();
+  summary.tasks =
+      static_cast<std::uint64_t>(run.extrapolated(static_cast<std::int64_t>(schedule.tasks.size()),
+                                                  static_cast<std::int64_t>(longer.tasks.size())));
   summary.makespan = metrics.makespan;
   summary.steady = steady;
   const double samples = summary.samples_per_mini_batch;
   summary.samples_per_s =
       steady.found()
           ? simulator::samples_per_second(samples * steady.period, steady.period_ns)
-          : simulator::samples_per_second(samples * schedule.mini_batches, metrics.makespan);
+          : simulator::samples_per_second(samples * summary.mini_batches, metrics.makespan);
   summary.bubble_of_total = metrics.bubble_of_total;
   summary.bubble_of_ideal = metrics.bubble_of_ideal;
   summary.bubble_of_longest = metrics.bubble_of_longest;
@@ -68,6 +85,7 @@ nlohmann::ordered_json to_json(const RunSummary& summary) {
                {"micro_batches", summary.micro_batches},
                {"asked_micro_batches", summary.asked_micro_batches},
                {"mini_batches", summary.mini_batches},
+               {"replayed_mini_batches", summary.replayed_mini_batches},
                {"batch_size", summary.samples_per_mini_batch},
                {"tasks", summary.tasks},
                {"makespan_ns", summary.makespan}};

@@ -14,6 +14,7 @@
 
 #include "ir/ids.h"
 #include "ir/schedule.h"
+#include "simulator/long_run.h"
 #include "simulator/metrics.h"
 #include "simulator/staleness.h"
 #include "simulator/steady_state.h"
@@ -38,6 +39,7 @@ struct RunSummary {
   std::uint32_t micro_batches = 1;
   std::uint32_t asked_micro_batches = 1;  ///< differs for policies of whole mini-batches
   std::uint32_t mini_batches = 1;
+  std::uint32_t replayed_mini_batches = 1;  ///< fewer where the rest follows from a proven repeat
   std::uint32_t samples_per_mini_batch = 1;
   std::uint64_t tasks = 0;
   ir::Nanos makespan = 0;
@@ -52,14 +54,17 @@ struct RunSummary {
   StalenessSummary staleness;
 };
 
-/// `asked_micro_batches` is T as it was asked for.
+/// `metrics` and `peak_memory` are those of the whole run; `asked_micro_batches` is T as it was
+/// asked for.
 [[nodiscard]] RunSummary summarize(const Workload& workload,
-                                   const ir::Schedule& schedule,
+                                   const simulator::LongRun& run,
                                    std::uint32_t asked_micro_batches,
                                    const simulator::Metrics& metrics,
-                                   const simulator::SteadyState& steady,
                                    ir::Bytes peak_memory,
                                    const StalenessSummary& staleness);
+
+/// Of all the mini-batches of the run.
+[[nodiscard]] simulator::Metrics measure_run(const simulator::LongRun& run);
 
 /// The keys in the order of docs/formats.md.
 [[nodiscard]] nlohmann::ordered_json to_json(const RunSummary& summary);

@@ -109,29 +109,30 @@ ir::Result<RunSummary> SetUpEvaluator::evaluate(std::uint64_t i) {
   if (!model.ok()) {
     return model.error();
   }
-  if (ir::Status status = set_compiled(request.value(), model.value().graph); !status.ok()) {
-    return status.error();
-  }
+  set_compiled(request.value(), model.value().graph, workload.passes);
   const scheduler::CostModel& costs = model.value().costs;
-  const ir::Result<Replayed> replayed = compiled_->replay(costs);
+  const ir::Result<simulator::LongRun> replayed =
+      compiled_->replay(costs, !arguments.value().replay_all);
   if (!replayed.ok()) {
     return replayed.error();
   }
-  const ir::Schedule& schedule = compiled_->schedule();
-  const ir::Timeline& timeline = replayed.value().timeline;
+  const simulator::LongRun& run = replayed.value();
   ir::Bytes peak_memory = 0;
-  const std::vector<simulator::DeviceMemory> memory =
-      simulator::memory_over_time(schedule, timeline, costs, simulator::MemoryCurve::Drop);
-  if (ir::Status fits =
-          simulator::check_memory(schedule, memory, simulator::memory_limits(workload.cluster));
+  const std::vector<simulator::DeviceMemory> memory = simulator::memory_over_time(
+      run.base.schedule, run.base.timeline, costs, simulator::MemoryCurve::Drop);
+  if (ir::Status fits = simulator::check_memory(run.base.schedule, memory,
+                                                simulator::memory_limits(workload.cluster));
       !fits.ok()) {
     return fits.error();
   }
   for (const simulator::DeviceMemory& device : memory) {
     peak_memory = std::max(peak_memory, device.peak);
   }
-  return summarize(workload, schedule, request.value().micro_batches,
-                   simulator::measure(schedule, timeline), replayed.value().steady, peak_memory,
+  if (staleness_of_ != run.base.schedule.mini_batches) {
+    staleness_ = summarize(simulator::measure_staleness(run.base.schedule));
+    staleness_of_ = run.base.schedule.mini_batches;
+  }
+  return summarize(workload, run, request.value().micro_batches, measure_run(run), peak_memory,
                    staleness_);
 }
 
@@ -148,21 +149,14 @@ ir::Status SetUpEvaluator::set_workload(const std::vector<std::size_t>& values,
   return workload_->status();
 }
 
-ir::Status SetUpEvaluator::set_compiled(const RunRequest& request,
-                                        const scheduler::StageGraph& graph) {
-  const scheduler::Passes& passes = workload_->value().passes;
-  if (compiled_.has_value() && compiled_->is_of(request, graph, passes)) {
-    return {};
+void SetUpEvaluator::set_compiled(const RunRequest& request,
+                                  const scheduler::StageGraph& graph,
+                                  const scheduler::Passes& passes) {
+  if (!compiled_.has_value() || !compiled_->is_of(request, graph, passes)) {
+    compiled_.emplace(request, graph, passes);
+    compiled_->keep_all();
+    staleness_of_.reset();
   }
-  compiled_.reset();
-  ir::Result<CompiledRun> compiled = CompiledRun::compile(request, graph, passes);
-  if (!compiled.ok()) {
-    return compiled.error();
-  }
-  compiled_ = std::move(compiled).value();
-  compiled_->keep_all();
-  staleness_ = summarize(simulator::measure_staleness(compiled_->schedule()));
-  return {};
 }
 
 }  // namespace xpipe::app

@@ -34,8 +34,9 @@ class SetUpEvaluator {
   [[nodiscard]] ir::Result<RunSummary> evaluate(std::uint64_t i);
   [[nodiscard]] ir::Status set_workload(const std::vector<std::size_t>& values,
                                         const WorkloadArguments& arguments);
-  [[nodiscard]] ir::Status set_compiled(const RunRequest& request,
-                                        const scheduler::StageGraph& graph);
+  void set_compiled(const RunRequest& request,
+                    const scheduler::StageGraph& graph,
+                    const scheduler::Passes& passes);
 
   const SweepAxes& axes_;
   const SweepInputs& inputs_;
@@ -43,7 +44,8 @@ class SetUpEvaluator {
   std::vector<std::size_t> workload_values_;  ///< by axis, of workload_
   std::optional<ir::Result<Workload>> workload_;
   std::optional<CompiledRun> compiled_;
-  StalenessSummary staleness_;  ///< of compiled_
+  StalenessSummary staleness_;                 ///< of compiled_
+  std::optional<std::uint32_t> staleness_of_;  ///< from so many of its mini-batches
 };
 
 }  // namespace xpipe::app

@@ -67,6 +67,10 @@ void add_simulate_options(CLI::App& command, SimulateArguments& arguments) {
   real_number_or(command, "--what-if", arguments.what_if, 10.0, 0.001, 10'000.0,
                  "how much faster the run would be if one device, stage or link was X percent "
                  "faster, one by one (default 10)");
+  command.add_flag(
+      "--replay-all", arguments.replay_all,
+      "replay every mini-batch of a long run, also where the state is proven to repeat "
+      "(the figures are the same)");
   command.add_flag("--json", arguments.json, "one JSON document instead of a table");
   command.add_flag("--memory-over-time", arguments.memory_over_time,
                    "with --json: each device's memory at every moment it changes, by kind");
@@ -86,6 +90,7 @@ ir::Status check_combination(const SimulateArguments& arguments) {
           std::pair{!arguments.micro_batches.empty(), "--micro-batches"},
           std::pair{arguments.mini_batches.has_value(), "--mini-batches"},
           std::pair{!arguments.settings.empty(), "--set"},
+          std::pair{arguments.replay_all, "--replay-all"},
           std::pair{passes.devices.has_value(), "--devices"},
           std::pair{!passes.placement.empty(), "--placement"},
           std::pair{!passes.replicas.empty(), "--replicas"},

@@ -23,6 +23,7 @@ struct SimulateArguments {
   std::string schedule;
   std::string trace;
   std::optional<double> what_if;  ///< percent
+  bool replay_all = false;
   bool json = false;
   bool memory_over_time = false;
 };

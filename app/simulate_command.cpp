@@ -37,6 +37,13 @@ ir::Status check_trace(const SimulateArguments& arguments) {
   return ir::check_writable(arguments.trace);
 }
 
+/// What is shown moment by moment is replayed in full.
+AnswerOptions options_of(const SimulateArguments& arguments) {
+  return {.what_if_percent = arguments.what_if,
+          .extrapolate =
+              !arguments.replay_all && arguments.trace.empty() && !arguments.memory_over_time};
+}
+
 ir::Result<std::vector<Simulation>> simulate_policies(const SimulateArguments& arguments,
                                                       const Workload& workload,
                                                       const scheduler::PolicyRegistry& registry) {
@@ -51,7 +58,7 @@ ir::Result<std::vector<Simulation>> simulate_policies(const SimulateArguments& a
   }
   std::vector<Simulation> runs;
   for (const RunRequest& request : requests.value()) {
-    ir::Result<Simulation> run = simulate_policy(workload, request, arguments.what_if);
+    ir::Result<Simulation> run = simulate_policy(workload, request, options_of(arguments));
     if (!run.ok()) {
       return run.error();
     }
@@ -63,12 +70,12 @@ ir::Result<std::vector<Simulation>> simulate_policies(const SimulateArguments& a
 ir::Result<std::vector<Simulation>> simulate_file(const Workload& workload,
                                                   ir::Schedule schedule,
                                                   const scheduler::PolicyRegistry& registry,
-                                                  const std::optional<double>& what_if_percent) {
+                                                  const AnswerOptions& options) {
   const auto policy = registry.find(schedule.policy);
   ir::Result<Simulation> run = simulate_schedule(
       workload, std::move(schedule),
       policy.ok() ? policy.value()->extrapolation : scheduler::Extrapolation::OptimizerStep,
-      what_if_percent);
+      options);
   if (!run.ok()) {
     return run.error();
   }
@@ -103,8 +110,9 @@ ir::Status simulate_command(const SimulateArguments& arguments,
     return workload.error();
   }
   const ir::Result<std::vector<Simulation>> runs =
-      schedule ? simulate_file(workload.value(), std::move(*schedule), registry, arguments.what_if)
-               : simulate_policies(arguments, workload.value(), registry);
+      schedule
+          ? simulate_file(workload.value(), std::move(*schedule), registry, options_of(arguments))
+          : simulate_policies(arguments, workload.value(), registry);
   if (!runs.ok()) {
     return runs.error();
   }

@@ -38,17 +38,23 @@ struct Simulation {
   std::vector<std::string> notes;
 };
 
-/// One policy at one T; with `what_if_percent`, what would make it faster, too.
+struct AnswerOptions {
+  std::optional<double> what_if_percent;  ///< what would make it faster, too
+  /// Replay only as many mini-batches as it takes to know the rest. Then `timeline`, `schedule` and
+  /// the tasks of `critical_path` are those of the mini-batches replayed, and memory has no curve.
+  bool extrapolate = true;
+};
+
+/// One policy at one T.
 [[nodiscard]] ir::Result<Simulation> simulate_policy(const Workload& workload,
                                                      const RunRequest& request,
-                                                     const std::optional<double>& what_if_percent);
+                                                     const AnswerOptions& options);
 
 /// A schedule that is there already; it has one length, so no steady state is looked for.
-[[nodiscard]] ir::Result<Simulation> simulate_schedule(
-    const Workload& workload,
-    ir::Schedule schedule,
-    scheduler::Extrapolation extrapolation,
-    const std::optional<double>& what_if_percent);
+[[nodiscard]] ir::Result<Simulation> simulate_schedule(const Workload& workload,
+                                                       ir::Schedule schedule,
+                                                       scheduler::Extrapolation extrapolation,
+                                                       const AnswerOptions& options);
 
 /// For people: one row a run, then the notes, each once.
 [[nodiscard]] std::string to_table(const Workload& workload, const std::vector<Simulation>& runs);

@@ -89,7 +89,7 @@ std::string most_of_path(const Simulation& run) {
   const auto most = std::ranges::max_element(times, {}, &decltype(times)::value_type::second);
   return most == times.end() ? "-"
                              : fmt::format("{} ({})", most->first,
-                                           percent_text(share(most->second, run.metrics.makespan)));
+                                           percent_text(share(most->second, path.back().end)));
 }
 
 std::string path_table(const std::vector<Simulation>& runs) {

@@ -69,8 +69,8 @@ struct Change {
 
 class Changes {
  public:
-  Changes(const ir::Schedule& schedule, const WhatIfBase& base, double factor)
-      : schedule_(schedule), base_(base), factor_(factor) {}
+  Changes(const WhatIfBase& base, double factor)
+      : schedule_(base.schedule), base_(base), factor_(factor) {}
 
   std::vector<Change> take() && {
     add_devices();
@@ -355,7 +355,9 @@ class Changes {
   std::vector<Change> changes_;
 };
 
-double share_of_path(const Change& change, const ir::Schedule& schedule, const WhatIfBase& base) {
+/// Of the mini-batches replayed.
+double share_of_path(const Change& change, const WhatIfBase& base) {
+  const ir::Schedule& schedule = base.schedule;
   Nanos sum = 0;
   const std::vector<ir::Span>& path = base.path.tasks;
   for (std::size_t i = 0; i < path.size(); ++i) {
@@ -366,7 +368,8 @@ double share_of_path(const Change& change, const ir::Schedule& schedule, const W
       sum += change.on_path({task, lane, true}, path[i + 1].start - path[i].end);
     }
   }
-  return base.makespan > 0 ? static_cast<double>(sum) / static_cast<double>(base.makespan) : 0.0;
+  const Nanos whole = path.empty() ? 0 : path.back().end;
+  return whole > 0 ? static_cast<double>(sum) / static_cast<double>(whole) : 0.0;
 }
 
 double speed_up(double before, double after) {
@@ -408,27 +411,29 @@ std::string_view target_name(WhatIfTarget target) {
 }
 
 ir::Result<WhatIf> what_if(CompiledRun& run, const WhatIfBase& base, double percent) {
-  const ir::Schedule& schedule = run.schedule();
   WhatIf answer{.percent = percent, .rows = {}};
-  run.keep_all();
-  for (const Change& change : Changes(schedule, base, 1.0 + percent / 100.0).take()) {
+  for (const Change& change : Changes(base, 1.0 + percent / 100.0).take()) {
     const ir::Result<scheduler::CostModel> costs = change.costs();
     if (!costs.ok()) {
       return costs.error();
     }
-    ir::Result<Replayed> replayed = run.replay(costs.value());
+    ir::Result<simulator::LongRun> replayed = run.replay(costs.value(), base.extrapolate);
     if (!replayed.ok()) {
       return replayed.error();
     }
     WhatIfRow row;
     row.target = change.target;
     row.name = change.name;
-    row.makespan = ir::makespan(replayed.value().timeline);
+    const simulator::LongRun& changed = replayed.value();
+    const Nanos makespan = ir::makespan(changed.base.timeline);
+    row.makespan = changed.longer.has_value()
+                       ? changed.extrapolated(makespan, ir::makespan(changed.longer->timeline))
+                       : makespan;
     row.makespan_speed_up =
         speed_up(static_cast<double>(base.makespan), static_cast<double>(row.makespan));
     row.steady_speed_up = steady_speed_up(base.steady, replayed.value().steady);
     row.steady = std::move(replayed).value().steady;
-    row.path_share = share_of_path(change, schedule, base);
+    row.path_share = share_of_path(change, base);
     answer.rows.push_back(std::move(row));
   }
   std::ranges::stable_sort(answer.rows, std::greater<>(), [](const WhatIfRow& row) {

@@ -64,9 +64,11 @@ struct WhatIfBase {
   const Workload& workload;
   const ModelOf& model_of;
   const scheduler::CostModel& costs;
-  const simulator::CriticalPath& path;
+  const ir::Schedule& schedule;         ///< of the mini-batches replayed
+  const simulator::CriticalPath& path;  ///< its tasks are the schedule's
   ir::Nanos makespan = 0;
   const simulator::SteadyState& steady;
+  bool extrapolate = true;
 };
 
 /// `percent` > 0: bandwidths and speeds are multiplied by 1 + percent/100, latencies and overheads
