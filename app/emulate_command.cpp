@@ -99,13 +99,13 @@ ir::Result<Simulation> plan(const SimulateArguments& arguments,
     return simulate_schedule(
         workload.value(), std::move(*schedule),
         policy.ok() ? policy.value()->extrapolation : scheduler::Extrapolation::OptimizerStep,
-        std::nullopt);
+        {.extrapolate = false});
   }
   const ir::Result<std::vector<RunRequest>> requests = runs_of(arguments, registry);
   if (!requests.ok()) {
     return requests.error();
   }
-  return simulate_policy(workload.value(), requests.value().front(), std::nullopt);
+  return simulate_policy(workload.value(), requests.value().front(), {.extrapolate = false});
 }
 
 ir::Result<ir::Timeline> run_on_threads(const Simulation& planned, std::uint32_t timeout_s) {
