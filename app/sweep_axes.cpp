@@ -33,7 +33,8 @@ const std::map<std::string_view, const char*> kRefused = {
     {"--trace", "holds one run; simulate the set-up of interest without --sweep"},
     {"--what-if", "is for one set-up; simulate the one of interest without --sweep"},
     {"--verbose", "shows one cluster; simulate the set-up of interest without --sweep"},
-    {"--memory-over-time", "is for one set-up; simulate the one of interest without --sweep"}};
+    {"--memory-over-time", "is for one set-up; simulate the one of interest without --sweep"},
+    {"--replay-all", "is for one set-up; simulate the one of interest without --sweep"}};
 
 std::size_t nesting_of(const std::string& option) {
   return static_cast<std::size_t>(std::ranges::find(kNesting, option) - kNesting.begin());
@@ -119,7 +120,8 @@ void add_raw_options(CLI::App& command, std::vector<std::unique_ptr<RawOption>>&
                 throw CLI::ValidationError(name, fmt::format("{} (found --sweep)", why));
               },
               option->get_description())
-          ->expected(0, 1);
+          ->expected(0, 1)
+          ->group("");  // not in the help
       continue;
     }
     command.add_option(name, options.back()->words, option->get_description())
