@@ -111,8 +111,8 @@ Finding check_content(const std::string& file, const std::string& text) {
       }
       return {kind,
               {},
-              fmt::format("{} devices, {} links", cluster.value().devices.size(),
-                          cluster.value().links.size())};
+              fmt::format("{} devices, {} links, {} shared links", cluster.value().devices.size(),
+                          cluster.value().links.size(), cluster.value().shared_links.size())};
     }
     case FileKind::ChromeTrace:
       return check_trace(file, text);

@@ -316,5 +316,39 @@ TEST_CASE("stage costs: an all-reduce's link that is not there is an error like 
   CHECK(bad.error().to_string().find("tensors or gradients") != std::string::npos);
 }
 
+TEST_CASE("stage costs: an uneven cut is counted stage by stage, not on average (field case E3)") {
+  ir::Profile profile;
+  profile.samples = 1;
+  for (std::uint32_t l = 0; l < 8; ++l) {
+    profile.layers.push_back({.name = std::to_string(l), .parameter_bytes = 100});
+    if (l > 0) {
+      profile.edges.push_back({l - 1, l});
+    }
+  }
+  const StagedModel model =
+      model_of(profile, {.layers_per_stage = {1, 2, 2, 3}, .batch_size = 1, .micro_batches = 1},
+               uniform_cluster(4, {}));
+  std::vector<ir::Bytes> bytes;
+  for (const StageCosts& stage : model.costs.stages) {
+    bytes.push_back(stage.parameter_bytes);
+  }
+  CHECK(bytes == std::vector<ir::Bytes>{100, 200, 200, 300});
+}
+
+TEST_CASE("stage costs: a tensor that skips stages is sent once to each that uses it") {
+  // a -> b -> c -> d one a stage, and a -> c, a -> d: stage 0 sends a to 1, 2 and 3.
+  const StagedModel model =
+      model_of(branchy(), {.layers_per_stage = {1, 1, 1, 1}, .batch_size = 8, .micro_batches = 1},
+               uniform_cluster(4, {}));
+  const ir::Bytes a = branchy().layers[0].output_bytes;
+  const ir::Bytes b = branchy().layers[1].output_bytes;
+  const ir::Bytes c = branchy().layers[2].output_bytes;
+  CHECK(model.graph.links == std::vector<StageLink>{{StageId{0}, StageId{1}, a},
+                                                    {StageId{0}, StageId{2}, a},
+                                                    {StageId{0}, StageId{3}, a},
+                                                    {StageId{1}, StageId{2}, b},
+                                                    {StageId{2}, StageId{3}, c}});
+}
+
 }  // namespace
 }  // namespace xpipe::scheduler
