@@ -5,19 +5,24 @@
 
 #include "ir/decimal.h"
 #include "ir/strict_json.h"
+#include "ir/utf8.h"
 
 namespace xpipe::ir {
 
-void JsonFaults::add(std::string code, const std::string& path, std::string message) {
-  std::string where = path.empty() ? "the document" : path;
+void JsonFaults::add(std::string code, std::string_view path, std::string_view message) {
+  std::string where = path.empty() ? "the document" : one_line(path);
   if (!file_.empty()) {
     where = file_ + ": " + where;
   }
-  diagnostics_.push_back({std::move(code), std::move(where), std::move(message)});
+  diagnostics_.push_back({std::move(code), std::move(where), one_line(message)});
 }
 
 Error JsonFaults::error() && {
   return Error{ErrorKind::BadInput, std::move(diagnostics_)};
+}
+
+std::vector<Diagnostic> JsonFaults::take() && {
+  return std::move(diagnostics_);
 }
 
 JsonObject::JsonObject(const JsonValue& value, std::string path, JsonFaults& faults)
@@ -38,7 +43,7 @@ std::string JsonObject::path_of(std::string_view key) const {
 }
 
 void JsonObject::fault(std::string code, std::string_view key, std::string message) {
-  faults_.add(std::move(code), path_of(key), std::move(message));
+  faults_.add(std::move(code), path_of(key), message);
 }
 
 void JsonObject::wrong_type(std::string_view key,
@@ -48,7 +53,7 @@ void JsonObject::wrong_type(std::string_view key,
 }
 
 const JsonValue* JsonObject::get(std::string_view key, Need need) {
-  asked_.emplace_back(key);
+  asked_.push_back(key);
   if (members_ == nullptr) {
     return nullptr;
   }
@@ -119,8 +124,9 @@ std::optional<std::int64_t> JsonObject::integer(std::string_view key,
   if (value == nullptr) {
     return std::nullopt;
   }
-  const std::string range =
-      "a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+  const std::string range = least == most ? std::to_string(least)
+                                          : "a whole number from " + std::to_string(least) +
+                                                " to " + std::to_string(most);
   if (const auto* number = std::get_if<std::int64_t>(&value->value)) {
     if (*number >= least && *number <= most) {
       return *number;
@@ -205,8 +211,8 @@ void JsonObject::refuse_unknown() {
       continue;
     }
     std::string keys;
-    for (const std::string& key : asked_) {
-      keys += (keys.empty() ? "" : ", ") + key;
+    for (const std::string_view key : asked_) {
+      keys.append(keys.empty() ? "" : ", ").append(key);
     }
     fault("json-unknown-key", name, "unknown key: expected one of " + keys);
   }

@@ -89,10 +89,10 @@ class Reader {
   }
 
  private:
-  void fault(std::string code, std::string message) {
+  void fault(std::string code, const std::string& message) {
     std::string where = file_.empty() ? "" : std::string(file_) + ": ";
     faults_.push_back(
-        {std::move(code), where + "line " + std::to_string(line_), std::move(message)});
+        {std::move(code), where + "line " + std::to_string(line_), one_line(message)});
   }
 
   void read_node(std::string_view line) {

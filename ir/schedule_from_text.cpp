@@ -82,14 +82,17 @@ class ScheduleReader {
     std::size_t line;
   };
 
-  void fault_at(std::size_t line, std::size_t column, std::string code, std::string message) {
+  void fault_at(std::size_t line,
+                std::size_t column,
+                std::string code,
+                const std::string& message) {
     std::string where = file_.empty() ? "" : std::string(file_) + ": ";
     where += "line " + std::to_string(line) + ", column " + std::to_string(column);
-    faults_.push_back({std::move(code), std::move(where), std::move(message)});
+    faults_.push_back({std::move(code), std::move(where), one_line(message)});
   }
 
-  void fault(std::size_t column, std::string code, std::string message) {
-    fault_at(line_, column, std::move(code), std::move(message));
+  void fault(std::size_t column, std::string code, const std::string& message) {
+    fault_at(line_, column, std::move(code), message);
   }
 
   template <typename Number>

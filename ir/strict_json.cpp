@@ -7,9 +7,14 @@
 
 #include <nlohmann/json.hpp>
 
+#include "ir/utf8.h"
+
 namespace xpipe::ir {
 
 namespace {
+
+constexpr std::size_t kShownBytes = 80;  ///< longer strings are cut in messages
+constexpr std::size_t kFewKeys = 16;     ///< compared one by one; more of them go into a set
 
 std::string pointer_token(std::string_view key) {
   std::string out;
@@ -22,7 +27,12 @@ std::string pointer_token(std::string_view key) {
 /// Builds the tree; stops at the first syntax error, goes on after a duplicate key.
 class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  public:
-  TreeBuilder(std::string_view text, std::string_view file) : text_(text), file_(file) {}
+  /// `on_item` may be empty; the text, the names and `on_item` must outlive the builder.
+  TreeBuilder(std::string_view text,
+              std::string_view file,
+              std::string_view array,
+              const OnJsonItem& on_item)
+      : text_(text), file_(file), array_(array), on_item_(on_item) {}
 
   bool null() override { return put({nullptr}); }
 
@@ -49,8 +59,8 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   bool key(string_t& value) override {
     Open& top = stack_.back();
-    if (!top.keys.insert(value).second) {
-      fault("json-duplicate-key", where(path() + "/" + pointer_token(value)),
+    if (!is_new(top, value)) {
+      fault("json-duplicate-key", path() + "/" + pointer_token(value),
             "duplicate key \"" + value + "\": expected each key once in an object");
     }
     top.key = std::move(value);
@@ -70,9 +80,8 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
     const std::string_view before = text_.substr(0, at);
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
-    const std::string place = (file_.empty() ? "" : std::string(file_) + ": ") + "line " +
-                              std::to_string(line) + ", column " +
-                              std::to_string(at - line_begin + 1);
+    const std::string place =
+        "line " + std::to_string(line) + ", column " + std::to_string(at - line_begin + 1);
     const std::string what = error.what();
     if (error.id == 406) {
       fault("json-range", place, "number " + token + " is larger than a double can hold");
@@ -83,13 +92,16 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
       if (const std::string word = word_at(at); !word.empty()) {
         message += "; found \"" + word + "\"";
       }
-      fault("json-syntax", place, std::move(message));
+      fault("json-syntax", place, message);
     }
     return false;
   }
 
-  void fault(std::string code, std::string place, std::string message) {
-    faults_.push_back({std::move(code), std::move(place), std::move(message)});
+  /// `place` is a path or a line and column.
+  void fault(std::string code, std::string_view place, std::string_view message) {
+    faults_.push_back({std::move(code),
+                       (file_.empty() ? "" : std::string(file_) + ": ") + one_line(place),
+                       one_line(message)});
   }
 
   Result<JsonValue> finish() && {
@@ -102,25 +114,40 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
  private:
   struct Open {
     JsonValue value;
-    std::string key;  ///< of the member that is being read
-    std::unordered_set<std::string> keys;
+    std::string key;                       ///< of the member that is being read
+    std::unordered_set<std::string> keys;  ///< of all members, when they are many
   };
+
+  static bool is_new(Open& object, const std::string& key) {
+    const auto& members = std::get<JsonValue::Object>(object.value.value);
+    if (members.size() < kFewKeys) {
+      return object.value.find(key) == nullptr;
+    }
+    if (object.keys.empty()) {
+      for (const JsonMember& member : members) {
+        object.keys.insert(member.key);
+      }
+    }
+    return object.keys.insert(key).second;
+  }
+
+  /// Whether the innermost open array is the one whose items are handed on.
+  [[nodiscard]] bool in_long_array() const {
+    return streaming_ && stack_.size() == streaming_depth_;
+  }
 
   [[nodiscard]] std::string path() const {
     std::string out;
     for (std::size_t i = 0; i + 1 < stack_.size(); ++i) {
       const Open& level = stack_[i];
-      if (const auto* array = std::get_if<JsonValue::Array>(&level.value.value)) {
-        out += "/" + std::to_string(array->size());
+      if (const auto* array = level.value.as<JsonValue::Array>()) {
+        const bool is_long = streaming_ && i + 1 == streaming_depth_;
+        out += "/" + std::to_string(is_long ? items_ : array->size());
       } else {
         out += "/" + pointer_token(level.key);
       }
     }
     return out;
-  }
-
-  [[nodiscard]] std::string where(const std::string& path) const {
-    return file_.empty() ? path : std::string(file_) + ": " + path;
   }
 
   /// The bare word around a place, such as NaN or -Infinity.
@@ -142,6 +169,10 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool put(JsonValue value) {
+    if (in_long_array()) {
+      on_item_(items_++, value);
+      return true;
+    }
     if (stack_.empty()) {
       root_ = std::move(value);
       return true;
@@ -158,15 +189,22 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   bool open(JsonValue value) {
     if (stack_.size() == static_cast<std::size_t>(kMaxJsonDepth)) {
-      fault("json-depth", where(path()),
-            "is nested more than " + std::to_string(kMaxJsonDepth) + " deep");
+      fault("json-depth", path(), "is nested more than " + std::to_string(kMaxJsonDepth) + " deep");
       return false;
     }
+    const bool is_array = value.as<JsonValue::Array>() != nullptr;
+    const bool is_long =
+        is_array && (stack_.empty() || (stack_.size() == 1 && stack_.front().key == array_));
     stack_.push_back({std::move(value), {}, {}});
+    if (on_item_ && is_long && !streaming_) {
+      streaming_ = true;
+      streaming_depth_ = stack_.size();
+    }
     return true;
   }
 
   bool close() {
+    streaming_ = streaming_ && !in_long_array();
     JsonValue value = std::move(stack_.back().value);
     stack_.pop_back();
     return put(std::move(value));
@@ -174,8 +212,13 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
 
   std::string_view text_;
   std::string_view file_;
+  std::string_view array_;
+  const OnJsonItem& on_item_;
   JsonValue root_;
   std::vector<Open> stack_;
+  bool streaming_ = false;           ///< inside the long array
+  std::size_t streaming_depth_ = 0;  ///< of the stack, when the long array is innermost
+  std::size_t items_ = 0;            ///< handed on
   std::vector<Diagnostic> faults_;
 };
 
@@ -193,7 +236,8 @@ std::string JsonValue::shown() const {
         } else if constexpr (std::is_same_v<T, JsonNumber>) {
           return v.text;
         } else if constexpr (std::is_same_v<T, std::string>) {
-          return "the string " + json_quoted(v);
+          return "the string " + json_quoted(v.substr(0, kShownBytes)) +
+                 (v.size() > kShownBytes ? "..." : "");
         } else if constexpr (std::is_same_v<T, Array>) {
           return "an array";
         } else {
@@ -203,20 +247,37 @@ std::string JsonValue::shown() const {
       value);
 }
 
-Result<JsonValue> parse_json(std::string_view text, std::string_view file) {
-  TreeBuilder builder(text, file);
+const JsonValue* JsonValue::find(std::string_view key) const {
+  if (const auto* members = as<Object>()) {
+    for (const JsonMember& member : *members) {
+      if (member.key == key) {
+        return &member.value;
+      }
+    }
+  }
+  return nullptr;
+}
+
+Result<JsonValue> parse_json(std::string_view text,
+                             std::string_view file,
+                             std::string_view array,
+                             const OnJsonItem& on_item) {
+  TreeBuilder builder(text, file, array, on_item);
   if (text.substr(0, 3) == "\xEF\xBB\xBF") {
-    builder.fault("json-syntax",
-                  (file.empty() ? "" : std::string(file) + ": ") + "line 1, column 1",
+    builder.fault("json-syntax", "line 1, column 1",
                   "starts with a byte order mark: save the file without it");
     return std::move(builder).finish();
   }
   try {
     nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   } catch (const std::exception& error) {
-    builder.fault("json-syntax", std::string(file), error.what());
+    builder.fault("json-syntax", "the document", error.what());
   }
   return std::move(builder).finish();
+}
+
+Result<JsonValue> parse_json(std::string_view text, std::string_view file) {
+  return parse_json(text, file, "", {});
 }
 
 std::string json_quoted(std::string_view text) {

@@ -1,13 +1,16 @@
 // Strict JSON: a value tree that keeps numbers as they are written, and a reader that collects
-// every fault with its place. Files of ours (schedule, profile, cluster) are read through it.
+// every fault with its place. Files of ours (schedule, profile, cluster, trace) are read through
+// it.
 //
 // Refused: syntax errors and NaN or Infinity (line and column), invalid UTF-8, a byte order mark,
 // numbers that no double holds, duplicate keys, nesting beyond kMaxJsonDepth, and whatever a reader
-// does not ask for: unknown keys, other types, numbers out of range. CR LF is white space.
+// does not ask for: unknown keys, other types, numbers out of range. CR LF is white space. Linear
+// in the text.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,7 +38,16 @@ struct JsonValue {
 
   std::variant<std::nullptr_t, bool, std::int64_t, JsonNumber, std::string, Array, Object> value;
 
-  /// "null", "true", "a string", "12.50": what a message says was found.
+  /// The content, if it is of that type; nullptr otherwise.
+  template <typename T>
+  [[nodiscard]] const T* as() const {
+    return std::get_if<T>(&value);
+  }
+
+  /// Of an object, the member of that name; nullptr without one.
+  [[nodiscard]] const JsonValue* find(std::string_view key) const;
+
+  /// `null`, `true`, `the string "a"`, `12.50`, `an array`: what a message says was found.
   [[nodiscard]] std::string shown() const;
 };
 
@@ -47,18 +59,33 @@ struct JsonMember {
 /// Errors: BadInput, with `file` in front of every place.
 [[nodiscard]] Result<JsonValue> parse_json(std::string_view text, std::string_view file);
 
+using OnJsonItem = std::function<void(std::size_t index, const JsonValue& item)>;
+
+/// The same for files with one long array, which then never stands in memory as a tree: the items
+/// of the outermost object's member `array`, or of a document that is an array itself, are given to
+/// `on_item` in the order of the file, and the array is empty in what is returned. `on_item` has
+/// seen the items before the place of an error.
+[[nodiscard]] Result<JsonValue> parse_json(std::string_view text,
+                                           std::string_view file,
+                                           std::string_view array,
+                                           const OnJsonItem& on_item);
+
 /// The faults found in one file.
 class JsonFaults {
  public:
   explicit JsonFaults(std::string_view file) : file_(file) {}
 
-  /// `path` is a JSON pointer, "/layers/2/forward_us"; "" is the whole document.
-  void add(std::string code, const std::string& path, std::string message);
+  /// `path` is a JSON pointer, "/layers/2/forward_us"; "" is the whole document. Both become one
+  /// line of UTF-8 (ir/utf8.h).
+  void add(std::string code, std::string_view path, std::string_view message);
 
   [[nodiscard]] bool empty() const { return diagnostics_.empty(); }
 
   /// Requires: !empty().
   [[nodiscard]] Error error() &&;
+
+  /// All so far, in the order they were added.
+  [[nodiscard]] std::vector<Diagnostic> take() &&;
 
  private:
   std::string file_;
@@ -72,7 +99,8 @@ enum class Need : std::uint8_t { Required, Optional };
 /// asked.
 class JsonObject {
  public:
-  /// `value` and `faults` must outlive the reader. Not being an object is a fault.
+  /// `value`, `faults` and every key asked for must outlive the reader. Not being an object is a
+  /// fault.
   JsonObject(const JsonValue& value, std::string path, JsonFaults& faults);
 
   /// The value itself, whatever it is.
@@ -107,7 +135,7 @@ class JsonObject {
   const JsonValue::Object* members_ = nullptr;  ///< nullptr: was no object
   std::string path_;
   JsonFaults& faults_;
-  std::vector<std::string> asked_;
+  std::vector<std::string_view> asked_;
 };
 
 /// `text` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.

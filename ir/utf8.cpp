@@ -30,6 +30,14 @@ Sequence sequence_of(unsigned char lead) {
   return {};
 }
 
+/// `at`, or the beginning of the character that it is inside of.
+std::size_t character_at(std::string_view text, std::size_t at) {
+  while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80) {
+    --at;
+  }
+  return at;
+}
+
 }  // namespace
 
 std::optional<std::size_t> invalid_utf8_at(std::string_view text) {
@@ -49,6 +57,46 @@ std::optional<std::size_t> invalid_utf8_at(std::string_view text) {
     i += sequence.length;
   }
   return std::nullopt;
+}
+
+std::string one_line(std::string_view text) {
+  constexpr std::string_view kGap = " ... ";
+  constexpr std::size_t kTail = kMostShownBytes / 3;
+  constexpr std::string_view kHex = "0123456789ABCDEF";
+  std::string out;
+  const auto escape = [&out, kHex](unsigned char byte) {
+    out += "\\x";
+    out += kHex[byte >> 4U];
+    out += kHex[byte & 15U];
+  };
+  for (std::size_t i = 0; i < text.size();) {
+    // Far more than is shown need not be looked at.
+    if (out.size() > kMostShownBytes && text.size() - i > kMostShownBytes) {
+      i = character_at(text, text.size() - kMostShownBytes);
+    }
+    const std::string_view rest = text.substr(i);
+    const auto byte = static_cast<unsigned char>(rest[0]);
+    const std::size_t length = sequence_of(byte).length;
+    if (length == 0 || length > rest.size() || invalid_utf8_at(rest.substr(0, length))) {
+      escape(byte);
+      ++i;
+      continue;
+    }
+    if (byte == '\n') {
+      out += "\\n";
+    } else if (byte < 0x20 || byte == 0x7F) {
+      escape(byte);
+    } else {
+      out += rest.substr(0, length);
+    }
+    i += length;
+  }
+  if (out.size() > kMostShownBytes) {
+    const std::string tail = out.substr(character_at(out, out.size() - kTail));
+    out.resize(character_at(out, kMostShownBytes - kTail - kGap.size()));
+    out.append(kGap).append(tail);
+  }
+  return out;
 }
 
 }  // namespace xpipe::ir

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "ir/strict_json.h"
 #include "ir/text.h"
-#include "traces/json_fields.h"
 #include "traces/trace_json.h"
 #include "traces/trace_layout.h"
 
@@ -17,9 +17,11 @@ namespace xpipe::traces {
 namespace {
 
 using ir::index_of;
+using ir::JsonObject;
+using ir::JsonValue;
 using ir::Nanos;
+using ir::Need;
 using ir::TaskId;
-using Kind = JsonValue::Kind;
 
 constexpr std::int64_t kMax16 = std::numeric_limits<std::uint16_t>::max();
 constexpr std::int64_t kMax32 = std::numeric_limits<std::uint32_t>::max();
@@ -37,26 +39,27 @@ struct Slice {
 
 class Reader {
  public:
-  explicit Reader(std::string_view file) : faults_{std::string(file), {}} {}
+  explicit Reader(std::string_view file) : file_(file), faults_(file) {}
 
   ir::Result<TimelineFile> read(std::string_view text) {
     const auto document = read_trace_json(
-        text, faults_.file,
+        text, file_,
         [this](std::size_t index, const JsonValue& event) { this->event(index, event); });
     if (!document.ok()) {
       return document.error();
     }
-    if (document.value().bare_array || !document.value().has_events) {
-      return ir::make_error(ir::ErrorKind::BadInput, "trace-format", place(faults_.file, "/"),
-                            "expected one of our traces: an object with `metadata` and "
-                            "`traceEvents`");
+    const JsonValue* events = document.value().find("traceEvents");
+    if (events == nullptr || events->as<JsonValue::Array>() == nullptr) {
+      faults_.add("trace-format", "",
+                  "expected one of our traces: an object with `metadata` and `traceEvents`");
+      return std::move(faults_).error();
     }
-    header(document.value().header);
-    if (faults_.faults.empty()) {
+    header(document.value());
+    if (faults_.empty()) {
       assemble();
     }
-    if (!faults_.faults.empty()) {
-      return ir::Error{ir::ErrorKind::BadInput, std::move(faults_.faults)};
+    if (!faults_.empty()) {
+      return std::move(faults_).error();
     }
     return std::move(result_);
   }
@@ -65,45 +68,57 @@ class Reader {
   static std::string path_of(std::size_t event) { return "/traceEvents/" + std::to_string(event); }
 
   void event(std::size_t index, const JsonValue& event) {
-    const JsonValue* phase = event.find("ph");
-    if (phase == nullptr || !phase->is(Kind::String)) {
-      faults_.add("trace-missing-key", path_of(index) + "/ph",
+    const JsonValue* found = event.find("ph");
+    const auto* phase = found == nullptr ? nullptr : found->as<std::string>();
+    if (phase == nullptr) {
+      faults_.add("json-missing-key", path_of(index) + "/ph",
                   "an event of our traces has a `ph`: X, M, C, s or f");
-    } else if (phase->text == "X") {
+    } else if (*phase == "X") {
       slice(index, event);
-    } else if (phase->text != "M" && phase->text != "C" && phase->text != "s" &&
-               phase->text != "f") {
+    } else if (*phase != "M" && *phase != "C" && *phase != "s" && *phase != "f") {
       faults_.add("trace-value", path_of(index) + "/ph",
-                  "found " + shown(*phase) + ", our traces have only X, M, C, s and f");
+                  "found " + found->shown() + ", our traces have only X, M, C, s and f");
     }
   }
 
+  /// A whole number of [low, high]; `low` where there is none.
+  static std::int64_t whole(JsonObject& object,
+                            std::string_view key,
+                            std::int64_t low,
+                            std::int64_t high) {
+    return object.integer(key, low, high, Need::Required).value_or(low);
+  }
+
+  static std::string text(JsonObject& object, std::string_view key) {
+    return object.string(key, Need::Required).value_or("");
+  }
+
   void slice(std::size_t index, const JsonValue& event) {
-    JsonFields fields(event, path_of(index), faults_);
+    JsonObject fields(event, path_of(index), faults_);
     Slice slice{.event = index, .task = {}, .span = {}, .after = {}};
-    fields.text("ph");
-    slice.pid = fields.whole("pid", 1, kMax16 + 1);
-    slice.tid = fields.whole("tid", 1, kMax32);
-    const JsonValue* ts = fields.member("ts", Kind::Number);
-    const JsonValue* dur = fields.member("dur", Kind::Number);
-    const std::string name = fields.text("name");
-    const std::string category = fields.text("cat");
-    const JsonValue* args = fields.member("args", Kind::Object);
-    fields.finish();
+    text(fields, "ph");
+    slice.pid = whole(fields, "pid", 1, kMax16 + 1);
+    slice.tid = whole(fields, "tid", 1, kMax32);
+    const JsonValue* ts = fields.get("ts", Need::Required);
+    const JsonValue* dur = fields.get("dur", Need::Required);
+    const std::string name = text(fields, "name");
+    const std::string category = text(fields, "cat");
+    const JsonValue* args = fields.get("args", Need::Required);
+    fields.refuse_unknown();
     if (args == nullptr || ts == nullptr || dur == nullptr) {
       return;
     }
     const auto task = ir::task_from_text(name);
     if (!task.ok()) {
-      faults_.add("trace-value", fields.path_of("name"),
-                  "not the text of a task: " + task.error().diagnostics.front().message);
+      fields.fault("trace-value", "name",
+                   "not the text of a task: " + task.error().diagnostics.front().message);
       return;
     }
     slice.task = task.value();
     if (category != kind_name(slice.task.kind())) {
-      faults_.add("trace-value", fields.path_of("cat"),
-                  "found \"" + category + "\", expected \"" +
-                      std::string(kind_name(slice.task.kind())) + "\" for " + name);
+      fields.fault("trace-value", "cat",
+                   "found \"" + category + "\", expected \"" +
+                       std::string(kind_name(slice.task.kind())) + "\" for " + name);
     }
     arguments(*args, fields.path_of("args"), slice);
     time(*ts, fields.path_of("ts"), slice.span.start);
@@ -112,25 +127,25 @@ class Reader {
   }
 
   void arguments(const JsonValue& args, const std::string& path, Slice& slice) {
-    JsonFields fields(args, path, faults_);
-    slice.span.task = TaskId(static_cast<std::uint32_t>(fields.whole("task", 0, kMax32)));
-    slice.span.start = fields.whole("start_ns", 0, kMaxTime);
-    slice.span.end = fields.whole("end_ns", slice.span.start, kMaxTime);
+    JsonObject fields(args, path, faults_);
+    slice.span.task = TaskId(static_cast<std::uint32_t>(whole(fields, "task", 0, kMax32)));
+    slice.span.start = whole(fields, "start_ns", 0, kMaxTime);
+    slice.span.end = whole(fields, "end_ns", slice.span.start, kMaxTime);
     for (const auto& [name, value] : facts_of(slice.task)) {
-      fields.whole(name, value, value);
+      whole(fields, name, value, value);
     }
-    if (const JsonValue* after = fields.optional_member("after", Kind::Array)) {
-      for (std::size_t i = 0; i < after->items.size(); ++i) {
-        const auto id = whole_number(after->items[i]);
+    if (const JsonValue::Array* after = fields.array("after", Need::Optional)) {
+      for (std::size_t i = 0; i < after->size(); ++i) {
+        const auto id = whole_number((*after)[i]);
         if (!id || *id < 0 || *id > kMax32) {
-          faults_.add("trace-value", fields.path_of("after/") + std::to_string(i),
-                      "found " + shown(after->items[i]) + ", expected the id of a task");
+          faults_.add("trace-value", fields.path_of("after") + "/" + std::to_string(i),
+                      "found " + (*after)[i].shown() + ", expected the id of a task");
           continue;
         }
         slice.after.push_back(TaskId{static_cast<std::uint32_t>(*id)});
       }
     }
-    fields.finish();
+    fields.refuse_unknown();
   }
 
   /// The time in µs must be the one in ns.
@@ -138,48 +153,49 @@ class Reader {
     const auto nanos = nanos_from_us(found);
     if (!nanos || *nanos != expected) {
       faults_.add("trace-value", path,
-                  "found " + shown(found) + " us, but start_ns and end_ns of its args say " +
+                  "found " + found.shown() + " us, but start_ns and end_ns of its args say " +
                       std::to_string(expected) + " ns");
     }
   }
 
   void header(const JsonValue& header) {
-    JsonFields top(header, "", faults_);
-    top.whole("schemaVersion", 1, 1);
-    top.member("distributedInfo", Kind::Object);
-    top.text("displayTimeUnit");
-    top.whole("baseTimeNanoseconds", std::numeric_limits<Nanos>::min(), kMaxTime);
-    top.text("traceName");
-    const JsonValue* metadata = top.member("metadata", Kind::Object);
-    top.finish();
+    JsonObject top(header, "", faults_);
+    whole(top, "schemaVersion", 1, 1);
+    top.object("distributedInfo", Need::Required);
+    text(top, "displayTimeUnit");
+    whole(top, "baseTimeNanoseconds", std::numeric_limits<Nanos>::min(), kMaxTime);
+    text(top, "traceName");
+    top.array("traceEvents", Need::Required);
+    const JsonValue* metadata = top.get("metadata", Need::Required);
+    top.refuse_unknown();
     if (metadata == nullptr) {
       return;
     }
-    JsonFields meta(*metadata, "/metadata", faults_);
+    JsonObject meta(*metadata, "/metadata", faults_);
     expect(meta, "format", {kTraceFormat});
-    meta.whole("version", kTraceFormatVersion, kTraceFormatVersion);
+    whole(meta, "version", kTraceFormatVersion, kTraceFormatVersion);
     result_.timeline.measured = expect(meta, "kind", {"plan", "run"}) == "run";
-    result_.info.title = meta.text("title");
+    result_.info.title = text(meta, "title");
     result_.info.base_time_ns =
-        meta.whole("base_time_ns", std::numeric_limits<Nanos>::min(), kMaxTime);
-    makespan_ = meta.whole("makespan_ns", 0, kMaxTime);
-    tasks_ = meta.whole("tasks", 0, kMax32);
+        whole(meta, "base_time_ns", std::numeric_limits<Nanos>::min(), kMaxTime);
+    makespan_ = whole(meta, "makespan_ns", 0, kMaxTime);
+    tasks_ = whole(meta, "tasks", 0, kMax32);
     ir::Schedule& schedule = result_.schedule;
-    schedule.policy = meta.text("policy");
+    schedule.policy = text(meta, "policy");
     pairs(meta, "options", schedule.options);
-    schedule.micro_batches = static_cast<std::uint32_t>(meta.whole("micro_batches", 1, kMax32));
-    schedule.mini_batches = static_cast<std::uint32_t>(meta.whole("mini_batches", 0, kMax32));
-    schedule.devices = static_cast<std::uint32_t>(meta.whole("devices", 0, kMax16 + 1));
-    each(meta, "stages", [&](JsonFields& stage) {
+    schedule.micro_batches = static_cast<std::uint32_t>(whole(meta, "micro_batches", 1, kMax32));
+    schedule.mini_batches = static_cast<std::uint32_t>(whole(meta, "mini_batches", 0, kMax32));
+    schedule.devices = static_cast<std::uint32_t>(whole(meta, "devices", 0, kMax16 + 1));
+    each(meta, "stages", [&](JsonObject& stage) {
       ir::StageInfo info;
       info.devices = {device(stage, "device")};
       replicas(stage, info.devices);
-      info.slots = static_cast<std::uint16_t>(stage.whole("slots", 1, kMax16));
+      info.slots = static_cast<std::uint16_t>(whole(stage, "slots", 1, kMax16));
       schedule.stages.push_back(std::move(info));
     });
-    each(meta, "lanes", [&](JsonFields& lane) {
+    each(meta, "lanes", [&](JsonObject& lane) {
       const std::int64_t tid = tid_of(schedule.lanes.size());
-      lane.whole("tid", tid, tid);
+      whole(lane, "tid", tid, tid);
       const std::string kind = expect(lane, "kind", {"compute", "send", "receive"});
       schedule.lanes.push_back({kind == "send"      ? ir::LaneKind::Send
                                 : kind == "receive" ? ir::LaneKind::Receive
@@ -190,92 +206,95 @@ class Reader {
     });
     layers(meta);
     pairs(meta, "facts", result_.info.facts);
-    meta.finish();
+    meta.refuse_unknown();
   }
 
   /// The devices of a replicated stage, the first one's included.
-  void replicas(JsonFields& stage, std::vector<ir::DeviceId>& devices) {
-    const JsonValue* list = stage.optional_member("devices", Kind::Array);
+  void replicas(JsonObject& stage, std::vector<ir::DeviceId>& devices) {
+    const JsonValue::Array* list = stage.array("devices", Need::Optional);
     if (list == nullptr) {
       return;
     }
+    const ir::DeviceId first = devices.front();
     devices.clear();
-    for (const JsonValue& item : list->items) {
-      const auto number = whole_number(item);
+    for (std::size_t i = 0; i < list->size(); ++i) {
+      const auto number = whole_number((*list)[i]);
       if (!number || *number < 0 ||
           *number >= std::max<std::int64_t>(result_.schedule.devices, 1)) {
-        faults_.add("trace-value", stage.path_of("devices"),
-                    "found " + shown(item) + ", expected a device of this trace");
+        faults_.add("trace-value", stage.path_of("devices") + "/" + std::to_string(i),
+                    "found " + (*list)[i].shown() + ", expected a device of this trace");
         continue;
       }
       devices.push_back(ir::DeviceId(static_cast<std::uint16_t>(*number)));
     }
-    if (devices.empty()) {
-      faults_.add("trace-value", stage.path_of("devices"), "expected a device for each replica");
-      devices = {ir::DeviceId{}};
+    if (devices.empty() || devices.front() != first) {
+      stage.fault("trace-value", "devices",
+                  "expected a device for each replica, the first of them " +
+                      std::to_string(index_of(first)) + ", as in `device`");
+      devices = {first};
     }
   }
 
-  ir::DeviceId device(JsonFields& fields, std::string_view name) {
+  ir::DeviceId device(JsonObject& fields, std::string_view name) {
     const auto devices = std::max<std::int64_t>(result_.schedule.devices, 1);
-    return ir::DeviceId(static_cast<std::uint16_t>(fields.whole(name, 0, devices - 1)));
+    return ir::DeviceId(static_cast<std::uint16_t>(whole(fields, name, 0, devices - 1)));
   }
 
   /// A string that is one of `words`.
-  static std::string expect(JsonFields& fields,
+  static std::string expect(JsonObject& fields,
                             std::string_view name,
                             const std::vector<std::string_view>& words) {
-    const JsonValue* found = fields.member(name, Kind::String);
-    if (found == nullptr) {
-      return "";
-    }
-    if (std::find(words.begin(), words.end(), found->text) == words.end()) {
+    const std::optional<std::string> found = fields.string(name, Need::Required);
+    if (found && std::find(words.begin(), words.end(), *found) == words.end()) {
       std::string expected;
       for (std::string_view word : words) {
         expected += (expected.empty() ? "\"" : " or \"") + std::string(word) + "\"";
       }
-      fields.faults().add("trace-value", fields.path_of(name),
-                          "found " + shown(*found) + ", expected " + expected);
+      fields.fault("trace-value", name,
+                   "found " + ir::json_quoted(*found) + ", expected " + expected);
     }
-    return found->text;
+    return found.value_or("");
   }
 
-  static void pairs(JsonFields& fields,
-                    std::string_view name,
-                    std::vector<std::pair<std::string, std::string>>& out) {
-    if (const JsonValue* found = fields.member(name, Kind::Object)) {
-      JsonFields object(*found, fields.path_of(name), fields.faults());
-      for (const auto& [key, value] : found->members) {
-        out.emplace_back(key, object.text(key));
+  void pairs(JsonObject& fields,
+             std::string_view name,
+             std::vector<std::pair<std::string, std::string>>& out) {
+    const JsonValue::Object* found = fields.object(name, Need::Required);
+    for (const auto& [key, value] : found == nullptr ? JsonValue::Object() : *found) {
+      if (const auto* text = value.as<std::string>()) {
+        out.emplace_back(key, *text);
+      } else {
+        faults_.add("json-type", fields.path_of(name) + "/" + key,
+                    "expected a string, found " + value.shown());
       }
     }
   }
 
   template <typename Read>
-  void each(JsonFields& fields, std::string_view name, Read&& read) {
-    if (const JsonValue* found = fields.member(name, Kind::Array)) {
-      for (std::size_t i = 0; i < found->items.size(); ++i) {
-        JsonFields item(found->items[i], fields.path_of(name) + "/" + std::to_string(i), faults_);
+  void each(JsonObject& fields, std::string_view name, Read&& read) {
+    if (const JsonValue::Array* found = fields.array(name, Need::Required)) {
+      for (std::size_t i = 0; i < found->size(); ++i) {
+        JsonObject item((*found)[i], fields.path_of(name) + "/" + std::to_string(i), faults_);
         read(item);
-        item.finish();
+        item.refuse_unknown();
       }
     }
   }
 
-  void layers(JsonFields& meta) {
-    const JsonValue* found = meta.member("layers", Kind::Array);
-    if (found == nullptr) {
-      return;
-    }
-    for (const JsonValue& stage : found->items) {
+  void layers(JsonObject& meta) {
+    const JsonValue::Array* found = meta.array("layers", Need::Required);
+    for (std::size_t k = 0; found != nullptr && k < found->size(); ++k) {
       std::vector<std::string>& names = result_.info.layers.emplace_back();
-      bool good = stage.is(Kind::Array);
-      for (const JsonValue& name : stage.items) {
-        good = good && name.is(Kind::String);
-        names.push_back(name.text);
+      const auto* stage = (*found)[k].as<JsonValue::Array>();
+      bool good = stage != nullptr;
+      for (std::size_t i = 0; good && i < stage->size(); ++i) {
+        const auto* name = (*stage)[i].as<std::string>();
+        good = name != nullptr;
+        names.push_back(good ? *name : "");
       }
       if (!good) {
-        faults_.add("trace-type", meta.path_of("layers"), "expected a list of names per stage");
+        faults_.add("json-type", meta.path_of("layers") + "/" + std::to_string(k),
+                    "expected a list of names per stage, found " + (*found)[k].shown());
       }
     }
   }
@@ -345,7 +364,8 @@ class Reader {
     }
   }
 
-  FaultList faults_;
+  std::string_view file_;
+  ir::JsonFaults faults_;
   TimelineFile result_;
   std::vector<Slice> slices_;
   std::int64_t tasks_ = 0;

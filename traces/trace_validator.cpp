@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "traces/json_fields.h"
+#include "ir/strict_json.h"
 #include "traces/trace_json.h"
 #include "traces/track_check.h"
 
@@ -15,8 +15,8 @@ namespace xpipe::traces {
 
 namespace {
 
+using ir::JsonValue;
 using ir::Nanos;
-using Kind = JsonValue::Kind;
 
 constexpr std::int64_t kMaxId = 0xffffffffLL;
 constexpr std::int64_t kMaxFractionDigits = 15;
@@ -63,45 +63,47 @@ std::int64_t fraction_digits(std::string_view number) {
 
 class Validator {
  public:
-  explicit Validator(std::string_view file) : faults_{std::string(file), {}} {}
+  explicit Validator(std::string_view file) : file_(file), faults_(file) {}
 
   std::vector<ir::Diagnostic> check(std::string_view text) {
     if (text.substr(0, 2) != "{\"") {
       faults_.add("trace-9", "line 1, column 1",
                   "viewers know a trace by its first bytes {\" (no space between)");
     }
-    const auto document =
-        read_trace_json(text, faults_.file,
-                        [this](std::size_t index, const JsonValue& value) { event(index, value); });
+    const auto document = read_trace_json(
+        text, file_, [this](std::size_t index, const JsonValue& value) { event(index, value); });
     if (!document.ok()) {
-      std::vector<ir::Diagnostic> faults = std::move(faults_.faults);
+      std::vector<ir::Diagnostic> faults = std::move(faults_).take();
       std::erase_if(faults, [](const ir::Diagnostic& fault) { return fault.code != "trace-9"; });
       for (const ir::Diagnostic& fault : document.error().diagnostics) {
         faults.push_back({"trace-1", fault.where, fault.message});
       }
       return faults;
     }
-    if (!document.value().has_events) {
-      faults_.add("trace-9", "/", "there is no array `traceEvents`");
+    const JsonValue* events = document.value().find("traceEvents");
+    const bool bare = document.value().as<JsonValue::Array>() != nullptr;
+    if (!bare && (events == nullptr || events->as<JsonValue::Array>() == nullptr)) {
+      faults_.add("trace-9", "/traceEvents", "there is no array `traceEvents`");
     }
     tracks_.finish(faults_);
-    rank(text, document.value().header);
-    return std::move(faults_.faults);
+    rank(text, document.value());
+    return std::move(faults_).take();
   }
 
  private:
   void event(std::size_t index, const JsonValue& event) {
     const std::string path = event_path(index);
     const JsonValue* phase = event.find("ph");
-    if (phase == nullptr || !phase->is(Kind::String) || phase->text.size() != 1 ||
-        kPhases.find(phase->text[0]) == std::string_view::npos) {
+    const auto* letter = phase == nullptr ? nullptr : phase->as<std::string>();
+    if (letter == nullptr || letter->size() != 1 ||
+        kPhases.find(letter->front()) == std::string_view::npos) {
       faults_.add("trace-2", path + "/ph",
-                  phase == nullptr ? "an event without `ph`: " + shown(event)
-                                   : "found " + shown(*phase) + ", expected one letter of " +
+                  phase == nullptr ? "an event without `ph`: " + event.shown()
+                                   : "found " + phase->shown() + ", expected one letter of " +
                                          std::string(kPhases));
       return;
     }
-    const char ph = phase->text[0];
+    const char ph = letter->front();
     const std::optional<Nanos> ts = time(event, path, "ts", ph != 'M', "trace-2");
     const std::optional<std::int64_t> pid = id(event, path, "pid", true);
     const bool per_process = ph == 'C' || (ph == 'M' && is_process_metadata(event));
@@ -160,7 +162,7 @@ class Validator {
     const std::optional<Nanos> nanos = nanos_from_us(*found);
     if (!nanos || *nanos < 0) {
       faults_.add("trace-3", path + "/" + std::string(name),
-                  "found " + shown(*found) +
+                  "found " + found->shown() +
                       ", expected microseconds >= 0 in fixed notation that are whole nanoseconds");
       return std::nullopt;
     }
@@ -179,7 +181,7 @@ class Validator {
         found == nullptr ? std::nullopt : whole_number(*found);
     if (!number || *number < 1 || *number > kMaxId) {
       faults_.add("trace-4", path + "/" + std::string(name),
-                  (found == nullptr ? "it is missing" : "found " + shown(*found)) +
+                  (found == nullptr ? "it is missing" : "found " + found->shown()) +
                       ", expected a whole number from 1 to 2^32 - 1");
       return std::nullopt;
     }
@@ -188,19 +190,21 @@ class Validator {
 
   static bool is_process_metadata(const JsonValue& event) {
     const JsonValue* name = event.find("name");
-    return name != nullptr && name->text.starts_with("process_");
+    const auto* text = name == nullptr ? nullptr : name->as<std::string>();
+    return text != nullptr && text->starts_with("process_");
   }
 
   void metadata(const JsonValue& event, std::int64_t pid, std::optional<std::int64_t> tid) {
-    const JsonValue* name = event.find("name");
+    const JsonValue* found = event.find("name");
+    const auto* name = found == nullptr ? nullptr : found->as<std::string>();
     const JsonValue* args = event.find("args");
     const JsonValue* value = args == nullptr ? nullptr : args->find("name");
-    if (name == nullptr || value == nullptr || !value->is(Kind::String)) {
+    if (name == nullptr || value == nullptr || value->as<std::string>() == nullptr) {
       return;
     }
-    if (name->text == "process_name") {
+    if (*name == "process_name") {
       tracks_.name_process(pid);
-    } else if (name->text == "thread_name" && tid) {
+    } else if (*name == "thread_name" && tid) {
       tracks_.name({pid, *tid});
     }
   }
@@ -212,42 +216,44 @@ class Validator {
             Nanos ts,
             std::size_t index) {
     const JsonValue* id = event.find("id");
-    if (id == nullptr || (!id->is(Kind::String) && !whole_number(*id))) {
+    const bool is_text = id != nullptr && id->as<std::string>() != nullptr;
+    if (id == nullptr || (!is_text && !whole_number(*id))) {
       faults_.add("trace-7", path + "/id",
-                  (id == nullptr ? "it is missing" : "found " + shown(*id)) +
+                  (id == nullptr ? "it is missing" : "found " + id->shown()) +
                       ", expected a whole number or a string");
       return;
     }
-    if (!id_kind_) {
-      id_kind_ = id->kind;
-    } else if (*id_kind_ != id->kind) {
+    if (!ids_are_text_) {
+      ids_are_text_ = is_text;
+    } else if (*ids_are_text_ != is_text) {
       faults_.add("trace-7", path + "/id",
-                  "found " + shown(*id) + ", but the ids before are " +
-                      (id->is(Kind::String) ? "numbers" : "strings") +
-                      ": viewers read strings as hexadecimal");
+                  "found " + id->shown() + ", but the ids before are " +
+                      (is_text ? "numbers" : "strings") + ": viewers read strings as hexadecimal");
     }
     const auto text_of = [&event](std::string_view name) {
       const JsonValue* found = event.find(name);
-      return found == nullptr ? std::string("-") : shown(*found);
+      return found == nullptr ? std::string("-") : found->shown();
     };
-    tracks_.flow("(" + text_of("cat") + ", " + text_of("name") + ", " + id->text + ")", ph, thread,
-                 ts, index);
+    tracks_.flow("(" + text_of("cat") + ", " + text_of("name") + ", " + id->shown() + ")", ph,
+                 thread, ts, index);
   }
 
   void counter(const JsonValue& event, const std::string& path) {
     const JsonValue* args = event.find("args");
-    if (args == nullptr || !args->is(Kind::Object) || args->members.empty()) {
+    const auto* members = args == nullptr ? nullptr : args->as<JsonValue::Object>();
+    if (members == nullptr || members->empty()) {
       faults_.add("trace-8", path + "/args", "a counter has an object of numbers, not empty");
       return;
     }
-    for (const auto& [name, value] : args->members) {
+    for (const auto& [name, value] : *members) {
       std::string where = path;
       where.append("/args/").append(name);
-      if (!value.is(Kind::Number)) {
-        faults_.add("trace-8", where, "found " + shown(value) + ", expected a number");
-      } else if (fraction_digits(value.text) > kMaxFractionDigits) {
+      const std::optional<std::string> digits = digits_of(value);
+      if (!digits) {
+        faults_.add("trace-8", where, "found " + value.shown() + ", expected a number");
+      } else if (fraction_digits(*digits) > kMaxFractionDigits) {
         faults_.add("trace-8", where,
-                    "found " + shown(value) + ", expected at most " +
+                    "found " + value.shown() + ", expected at most " +
                         std::to_string(kMaxFractionDigits) + " fraction digits");
       }
     }
@@ -260,17 +266,18 @@ class Validator {
     const std::optional<std::int64_t> number = rank == nullptr ? std::nullopt : whole_number(*rank);
     if (!number || *number < 0) {
       faults_.add("trace-10", "/distributedInfo/rank", "expected the rank, a whole number >= 0");
-    } else if (!found || *found != rank->text) {
+    } else if (!found || *found != std::to_string(*number)) {
       faults_.add("trace-10", "/distributedInfo/rank",
                   "HTA takes the first `\"rank\": <digits>` of the file, with a space, and finds " +
-                      (found ? std::string(*found) : "none") + ", not " + rank->text +
+                      (found ? std::string(*found) : "none") + ", not " + std::to_string(*number) +
                       ": write the header indented and before the events");
     }
   }
 
-  FaultList faults_;
+  std::string_view file_;
+  ir::JsonFaults faults_;
   TrackCheck tracks_;
-  std::optional<Kind> id_kind_;  ///< of the first flow
+  std::optional<bool> ids_are_text_;  ///< of the first flow
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ void TrackCheck::begin(Thread thread, Nanos time, std::size_t event) {
   tracks_[thread].open.push_back({time, time, event});
 }
 
-void TrackCheck::end(Thread thread, Nanos time, std::size_t event, FaultList& faults) {
+void TrackCheck::end(Thread thread, Nanos time, std::size_t event, ir::JsonFaults& faults) {
   Track& track = tracks_[thread];
   if (track.open.empty()) {
     faults.add("trace-5", event_path(event), "this E ends no B of " + thread_text(thread));
@@ -61,7 +61,7 @@ void TrackCheck::flow(
   ends_.push_back({thread, time, event});
 }
 
-void TrackCheck::finish(FaultList& faults) {
+void TrackCheck::finish(ir::JsonFaults& faults) {
   for (auto& [thread, track] : tracks_) {
     for (const Slice& open : track.open) {
       faults.add("trace-5", event_path(open.event),
@@ -75,7 +75,7 @@ void TrackCheck::finish(FaultList& faults) {
 
 /// Sweeps over the slices by start with the stack of those that are open, and meets the arrows'
 /// ends on the way: which of the open slices was written before them?
-void TrackCheck::check_track(Track& track, FaultList& faults) {
+void TrackCheck::check_track(Track& track, ir::JsonFaults& faults) {
   std::vector<Slice>& slices = track.slices;
   std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) {
     return std::tuple(a.start, b.end, a.event) < std::tuple(b.start, a.end, b.event);
@@ -117,7 +117,7 @@ void TrackCheck::check_track(Track& track, FaultList& faults) {
   tie_until(true, 0);
 }
 
-void TrackCheck::check_names(FaultList& faults) const {
+void TrackCheck::check_names(ir::JsonFaults& faults) const {
   for (const auto& [pid, event] : used_processes_) {
     if (!named_processes_.contains(pid)) {
       faults.add("trace-6", event_path(event),
@@ -131,7 +131,7 @@ void TrackCheck::check_names(FaultList& faults) const {
   }
 }
 
-void TrackCheck::check_flows(FaultList& faults) const {
+void TrackCheck::check_flows(ir::JsonFaults& faults) const {
   for (const auto& [key, flow] : flows_) {
     if (flow.starts.size() != 1 || flow.finishes.size() != 1) {
       faults.add("trace-7", event_path(flow.first_event),

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "ir/ids.h"
-#include "traces/json_fields.h"
+#include "ir/strict_json.h"
 
 namespace xpipe::traces {
 
@@ -24,7 +24,7 @@ class TrackCheck {
  public:
   void slice(Thread thread, ir::Nanos start, ir::Nanos end, std::size_t event);
   void begin(Thread thread, ir::Nanos time, std::size_t event);
-  void end(Thread thread, ir::Nanos time, std::size_t event, FaultList& faults);
+  void end(Thread thread, ir::Nanos time, std::size_t event, ir::JsonFaults& faults);
 
   /// One end of an arrow; `key` is what joins the ends, `phase` one of s, t, f.
   void flow(const std::string& key, char phase, Thread thread, ir::Nanos time, std::size_t event);
@@ -38,7 +38,7 @@ class TrackCheck {
   void name_process(std::int64_t pid) { named_processes_[pid] = true; }
 
   /// Adds every fault between the events given. Call it once, last.
-  void finish(FaultList& faults);
+  void finish(ir::JsonFaults& faults);
 
  private:
   struct Slice {
@@ -66,9 +66,9 @@ class TrackCheck {
     std::vector<std::size_t> flows;  ///< into ends_
   };
 
-  void check_track(Track& track, FaultList& faults);
-  void check_names(FaultList& faults) const;
-  void check_flows(FaultList& faults) const;
+  void check_track(Track& track, ir::JsonFaults& faults);
+  void check_names(ir::JsonFaults& faults) const;
+  void check_flows(ir::JsonFaults& faults) const;
 
   std::map<Thread, Track> tracks_;
   std::map<std::string, Flow> flows_;

@@ -9,13 +9,10 @@
 namespace xpipe::tests {
 namespace {
 
-using traces::JsonValue;
+using ir::JsonValue;
 
-JsonValue number(std::string digits) {
-  JsonValue value;
-  value.kind = JsonValue::Kind::Number;
-  value.text = std::move(digits);
-  return value;
+JsonValue number(const std::string& digits) {
+  return ir::parse_json(digits, "").value();
 }
 
 TEST_CASE("trace json: a time in us is read digit by digit") {
@@ -49,14 +46,15 @@ TEST_CASE("trace json: events are handed on one by one, the rest is kept") {
       R"({"a": {"traceEvents": [7]}, "traceEvents": [1, {"x": [2, 3]}, "s"], "b": [null, true]})",
       "", [&events](std::size_t index, const JsonValue& event) {
         CHECK(index == events.size());
-        events.push_back(traces::shown(event));
+        events.push_back(event.shown());
       });
   REQUIRE(document.ok());
-  CHECK(events == std::vector<std::string>{"1", "an object", "\"s\""});
-  CHECK(document.value().events == 3);
-  CHECK(document.value().header.members.size() == 2);
-  CHECK(document.value().header.find("b")->items.size() == 2);
-  CHECK(document.value().header.find("a")->find("traceEvents")->items.size() == 1);
+  CHECK(events == std::vector<std::string>{"1", "an object", "the string \"s\""});
+  const JsonValue& header = document.value();
+  CHECK(header.as<JsonValue::Object>()->size() == 3);
+  CHECK(header.find("traceEvents")->as<JsonValue::Array>()->empty());
+  CHECK(header.find("b")->as<JsonValue::Array>()->size() == 2);
+  CHECK(header.find("a")->find("traceEvents")->as<JsonValue::Array>()->size() == 1);
 }
 
 TEST_CASE("trace json: every doubled key is named by its path") {

@@ -1,0 +1,98 @@
+// Whatever a file holds, a reader refuses it with a place or gives a value that it can write and
+// read again; it never dies, runs on, or believes a number and allocates by it (tests/fuzz/reader.h
+// states the bounds). What this found is told by name in the tests of the readers.
+#include <iostream>
+#include <string>
+
+#include <doctest/doctest.h>
+
+#include "tests/fuzz/campaign.h"
+
+namespace xpipe::fuzz {
+
+namespace {
+
+const Reader& reader_called(const std::string& name) {
+  for (const Reader& reader : readers()) {
+    if (reader.name == name) {
+      return reader;
+    }
+  }
+  FAIL("no reader is called " << name);
+  return readers().front();
+}
+
+void feed(const std::string& name) {
+  const Campaign campaign = run_campaign(reader_called(name));
+  std::cout << name << ": " << campaign.inputs << " inputs, " << campaign.accepted
+            << " accepted, at most " << campaign.most_heap_per_byte << " bytes of heap a byte\n";
+  CHECK_MESSAGE(campaign.broken.empty(), campaign.broken);
+  // Mutations that only ever break a file would test one rule: its first.
+  CHECK((campaign.inputs < 1000 || campaign.accepted * 1000 > campaign.inputs));
+}
+
+}  // namespace
+
+TEST_CASE("bad input: every seed is accepted as it is") {
+  for (const Reader& reader : readers()) {
+    for (const std::string& seed : reader.seeds) {
+      const Verdict verdict = reader.read(seed);
+      CAPTURE(reader.name);
+      CAPTURE(seed);
+      CHECK_EQ(verdict.broken, "");
+      CHECK(verdict.accepted);
+    }
+  }
+}
+
+TEST_CASE("bad input: cut at every byte and with a bit of every byte flipped, all readers") {
+  for (const Reader& reader : readers()) {
+    CAPTURE(reader.name);
+    const Campaign campaign = run_every_byte(reader);
+    CHECK_MESSAGE(campaign.broken.empty(), campaign.broken);
+  }
+}
+
+TEST_SUITE("slow") {
+  TEST_CASE("bad input: profile, 100,000 mutated files") {
+    feed("profile");
+  }
+
+  TEST_CASE("bad input: graph.txt, 100,000 mutated files") {
+    feed("graph.txt");
+  }
+
+  TEST_CASE("bad input: cluster, 100,000 mutated files") {
+    feed("cluster");
+  }
+
+  TEST_CASE("bad input: schedule text, 100,000 mutated files") {
+    feed("schedule text");
+  }
+
+  TEST_CASE("bad input: schedule JSON, 100,000 mutated files") {
+    feed("schedule JSON");
+  }
+
+  TEST_CASE("bad input: timeline, 100,000 mutated files") {
+    feed("timeline");
+  }
+
+  TEST_CASE("bad input: trace, 100,000 mutated files") {
+    feed("trace");
+  }
+
+  TEST_CASE("bad input: IDX images, 100,000 mutated files") {
+    feed("IDX images");
+  }
+
+  TEST_CASE("bad input: CIFAR-10, 100,000 mutated files") {
+    feed("CIFAR-10");
+  }
+
+  TEST_CASE("bad input: kind of file, 100,000 mutated files") {
+    feed("kind of file");
+  }
+}
+
+}  // namespace xpipe::fuzz
