@@ -132,11 +132,16 @@ Finding check_content(const std::string& file, const std::string& text) {
     case FileKind::Unknown:
       break;
   }
+  const bool blank = text.find_first_not_of(" \t\r\n") == std::string::npos;
+  const std::string found = blank                         ? "is empty"
+                            : kind == FileKind::OtherJson ? "is JSON without a \"format\" of ours"
+                                                          : "is of no known kind";
   return {kind,
-          ir::make_error(ErrorKind::BadInput, "file-kind", file,
-                         "is none of: schedule (.tasks, or \"format\": \"xpipe.schedule\"), "
-                         "profile (\"xpipe.profile\"), cluster (\"xpipe.cluster\"), PipeDream "
-                         "graph.txt, Chrome trace"),
+          ir::make_error(
+              ErrorKind::BadInput, "file-kind", file,
+              found + ": expected a schedule (.tasks, or \"format\": \"xpipe.schedule\"), a "
+                      "profile (\"xpipe.profile\"), a cluster (\"xpipe.cluster\"), a PipeDream "
+                      "graph.txt or a Chrome trace"),
           {}};
 }
 

@@ -53,7 +53,9 @@ void JsonObject::wrong_type(std::string_view key,
 }
 
 const JsonValue* JsonObject::get(std::string_view key, Need need) {
-  asked_.push_back(key);
+  if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) {
+    asked_.emplace_back(key);
+  }
   if (members_ == nullptr) {
     return nullptr;
   }
@@ -211,7 +213,7 @@ void JsonObject::refuse_unknown() {
       continue;
     }
     std::string keys;
-    for (const std::string_view key : asked_) {
+    for (const std::string& key : asked_) {
       keys.append(keys.empty() ? "" : ", ").append(key);
     }
     fault("json-unknown-key", name, "unknown key: expected one of " + keys);

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -204,10 +205,8 @@ class ScheduleReader {
       return;
     }
     std::string name = unescape(rest.substr(0, equals), column);
-    for (const auto& [other, value] : schedule_.options) {
-      if (other == name) {
-        fault(column, "duplicate-line", "option " + name + " is given twice");
-      }
+    if (!option_names_.insert(name).second) {
+      fault(column, "duplicate-line", "option " + name + " is given twice");
     }
     schedule_.options.emplace_back(std::move(name),
                                    unescape(rest.substr(equals + 1), column + equals + 1));
@@ -406,6 +405,7 @@ class ScheduleReader {
   std::vector<Diagnostic> faults_;
   std::vector<NamedEdge> edges_;
   std::vector<std::vector<std::uint32_t>> lane_ids_;  ///< by LaneId; empty: none given
+  std::unordered_set<std::string> option_names_;
   bool ids_seen_ = false;
   bool policy_seen_ = false;
   bool micro_batches_seen_ = false;

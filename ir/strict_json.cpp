@@ -1,6 +1,7 @@
 #include "ir/strict_json.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <limits>
 #include <unordered_set>
@@ -22,6 +23,14 @@ std::string pointer_token(std::string_view key) {
     out += c == '~' ? "~0" : c == '/' ? "~1" : std::string(1, c);
   }
   return out;
+}
+
+/// As Python, C and JavaScript write what JSON has no word for.
+bool is_not_finite(std::string word) {
+  word.erase(0, word.starts_with("-") || word.starts_with("+") ? 1 : 0);
+  std::transform(word.begin(), word.end(), word.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return word == "nan" || word == "inf" || word == "infinity";
 }
 
 /// Builds the tree; stops at the first syntax error, goes on after a duplicate key.
@@ -89,7 +98,12 @@ class TreeBuilder : public nlohmann::json_sax<nlohmann::json> {
       fault("utf-8", place, "invalid UTF-8: expected the file in UTF-8");
     } else {
       std::string message = "not JSON: " + what.substr(std::min(what.find(": ") + 2, what.size()));
-      if (const std::string word = word_at(at); !word.empty()) {
+      const std::string word = word_at(at);
+      if (is_not_finite(word)) {
+        message = "not JSON: found " + word + ", expected a finite number";
+      } else if (at >= text_.size()) {
+        message += "; the file ends here: was it cut?";
+      } else if (!word.empty()) {
         message += "; found \"" + word + "\"";
       }
       fault("json-syntax", place, message);

@@ -99,8 +99,7 @@ enum class Need : std::uint8_t { Required, Optional };
 /// asked.
 class JsonObject {
  public:
-  /// `value`, `faults` and every key asked for must outlive the reader. Not being an object is a
-  /// fault.
+  /// `value` and `faults` must outlive the reader. Not being an object is a fault.
   JsonObject(const JsonValue& value, std::string path, JsonFaults& faults);
 
   /// The value itself, whatever it is.
@@ -135,7 +134,7 @@ class JsonObject {
   const JsonValue::Object* members_ = nullptr;  ///< nullptr: was no object
   std::string path_;
   JsonFaults& faults_;
-  std::vector<std::string_view> asked_;
+  std::vector<std::string> asked_;
 };
 
 /// `text` as a JSON string with its quotes; bytes that are not UTF-8 become U+FFFD.

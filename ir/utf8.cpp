@@ -93,7 +93,7 @@ std::string one_line(std::string_view text) {
   }
   if (out.size() > kMostShownBytes) {
     const std::string tail = out.substr(character_at(out, out.size() - kTail));
-    out.resize(character_at(out, kMostShownBytes - kTail - kGap.size()));
+    out.resize(character_at(out, kMostShownBytes - tail.size() - kGap.size()));
     out.append(kGap).append(tail);
   }
   return out;

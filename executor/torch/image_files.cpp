@@ -230,11 +230,11 @@ ir::Result<IdxArray> read_idx(const fs::path& file, std::uint32_t dimensions) {
     return broken(file, "bad-size",
                   "its header says " + shape + "; want no zero and at most 2^31 bytes in all");
   }
-  // As it comes, in pieces: a header that lies does not make us allocate what it says.
-  constexpr std::uint64_t kPiece = std::uint64_t{1} << 24U;
+  // As it comes, in growing pieces: a header that lies does not make us allocate what it says.
+  constexpr std::size_t kLeastPiece = std::size_t{1} << 14U;
   while (array.bytes.size() < bytes) {
     const std::size_t before = array.bytes.size();
-    array.bytes.resize(std::min(bytes, before + kPiece));
+    array.bytes.resize(std::min<std::size_t>(bytes, before + std::max(before, kLeastPiece)));
     got = read_bytes(file, stream, array.bytes.data() + before, array.bytes.size() - before);
     if (!got.ok()) {
       return got.error();

@@ -200,7 +200,7 @@ TEST_CASE("xpipe check: 3 for what cannot be read, 4 for what reads and is not l
       {"good.tasks", good, 0, ""},
       {"token.tasks", edited("0F0[s0:v0]", "0F0xyz"), 3, "line"},
       {"version.tasks", edited("0B0[s0:v0]", "0B0[s0:v3]"), 4, "version-mismatch"},
-      {"empty.json", "{}", 3, "none of"},
+      {"empty.json", "{}", 3, "without a \"format\""},
       {"broken.json", "{\"format\": \"xpipe.schedule\",", 3, "line 1"},
       {"rows.csv", "0F0,0B0\n", 3, "not read"},
       {"noise.bin", std::string("\xff\xfe\x00\x01", 4), 3, ""},

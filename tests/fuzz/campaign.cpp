@@ -146,6 +146,10 @@ void note(Campaign& campaign,
                  static_cast<double>(verdict.heap.peak) / static_cast<double>(text.size()));
   }
   if (!verdict.broken.empty() && campaign.broken.empty()) {
+    if (text.size() > kMaxInputBytes) {
+      campaign.broken = verdict.broken;
+      return;
+    }
     const std::string small = minimized(reader, text, kind_of(verdict.broken));
     campaign.broken = verdict.broken + "\nagain: " + rerun + "\ninput of " +
                       std::to_string(text.size()) + " bytes, made smaller:\n" +
@@ -206,6 +210,13 @@ Campaign run_every_byte(const Reader& reader) {
       note(campaign, reader, flipped, rerun);
     }
   }
+  return campaign;
+}
+
+Campaign run_one(const Reader& reader, const std::string& text) {
+  const Guard guard;
+  Campaign campaign;
+  note(campaign, reader, text, "build/bin/xpipe_fuzz_tests -tc='*megabytes*'");
   return campaign;
 }
 

@@ -31,6 +31,9 @@ inline constexpr int kMostSeconds = 20;
 /// byte flipped.
 [[nodiscard]] Campaign run_every_byte(const Reader& reader);
 
+/// That input alone; it is not made smaller.
+[[nodiscard]] Campaign run_one(const Reader& reader, const std::string& text);
+
 /// `text` with a backslash for what cannot be seen.
 [[nodiscard]] std::string escaped(std::string_view text);
 

@@ -55,6 +55,15 @@ std::vector<std::string> cluster_seeds() {
  "links": [{"from": 0, "to": "b", "bandwidth_bytes_per_s": 1.25e10, "latency_us": 5.5, "duplex": "half"},
            {"from": 1, "to": 2, "symmetric": false}],
  "default_link": {"latency_us": 10, "bandwidth_bytes_per_s": 1000000000, "duplex": "full"}}
+)",
+          R"({"format": "xpipe.cluster", "version": 1,
+ "provenance": "made up", "sharing": "max-min", "all_reduce": "tree",
+ "devices": [{"overlap_slowdown": 1.25, "launch_overhead_us": 4.5}, {}, {"name": "far"}],
+ "shared_links": [{"name": "bus", "duplex": "half"},
+                  {"name": "nic0", "bandwidth_bytes_per_s": 1.25e9, "latency_us": 20},
+                  {"name": "nic1", "bandwidth_bytes_per_s": 3e9}],
+ "links": [{"from": [0, 1], "to": "far", "via": ["bus", "nic0", "nic1"], "latency_us": 1}],
+ "default_link": {"bandwidth_bytes_per_s": 1e10, "via": ["bus"]}}
 )"};
 }
 

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/ir/refusals.h"
 #include "tests/ir/schedules.h"
 
 namespace xpipe::ir {
@@ -103,36 +104,23 @@ TEST_CASE("cluster: what is written reads back as the same cluster, and as the s
 }
 
 TEST_CASE("cluster: a slip among the shared links is refused with its path, all at once") {
-  struct Case {
-    std::string from;
-    std::string to;
-    std::string_view where;
-    std::string_view says;
-  };
-
-  for (const Case& c : std::vector<Case>{
-           {"\"bus\", \"nic0\", \"nic1\"", "\"bus\", \"nic0\", \"nic0\"", "/links/0/via/2",
-            "\"nic0\" is crossed twice"},
-           {"\"bus\", \"nic0\", \"nic1\"", "\"bus\", \"nic0\", \"nic0\"", "/shared_links/2",
-            "no link crosses \"nic1\""},
-           {"\"bus\", \"nic0\", \"nic1\"", "\"bus\", \"nic0\", 2", "/links/0/via/2",
-            "expected the name of a shared link, found 2"},
-           {"{\"name\": \"nic1\"", "{\"name\": \"nic0\"", "/shared_links/2/name", "duplicate"},
-           {"{\"name\": \"nic1\"", "{\"nam\": \"nic1\"", "/shared_links/2/name", "is missing"},
-           {"3e9", "-3e9", "/shared_links/2/bandwidth_bytes_per_s", "found -3e9"},
-           {"\"half\"}", "\"maybe\"}", "/shared_links/0/duplex", "found \"maybe\""},
-           {"\"latency_us\": 20", "\"latency\": 20", "/shared_links/1/latency", "unknown key"},
-           {"\"via\": [\"bus\"]}", "\"via\": [\"buss\"]}", "/default_link/via/0", "\"buss\""},
-           {"\"via\": [\"bus\"]}", "\"via\": \"bus\"}", "/default_link/via", "expected"},
-       }) {
-    CAPTURE(c.to);
-    const Result<Cluster> cluster = cluster_from_json(edited(kShared, {{c.from, c.to}}), "c.json");
-    REQUIRE_FALSE(cluster.ok());
-    const std::string told = cluster.error().to_string();
-    CAPTURE(told);
-    CHECK(told.find("c.json: " + std::string(c.where) + ": ") != std::string::npos);
-    CHECK(told.find(c.says) != std::string::npos);
-  }
+  tests::check_refusals(
+      kShared, cluster_from_json,
+      {
+          {"\"bus\", \"nic0\", \"nic1\"", "\"bus\", \"nic0\", \"nic0\"", "/links/0/via/2",
+           "\"nic0\" is crossed twice"},
+          {"\"bus\", \"nic0\", \"nic1\"", "\"bus\", \"nic0\", \"nic0\"", "/shared_links/2",
+           "no link crosses \"nic1\""},
+          {"\"bus\", \"nic0\", \"nic1\"", "\"bus\", \"nic0\", 2", "/links/0/via/2",
+           "expected the name of a shared link, found 2"},
+          {"{\"name\": \"nic1\"", "{\"name\": \"nic0\"", "/shared_links/2/name", "duplicate"},
+          {"{\"name\": \"nic1\"", "{\"nam\": \"nic1\"", "/shared_links/2/name", "is missing"},
+          {"3e9", "-3e9", "/shared_links/2/bandwidth_bytes_per_s", "found -3e9"},
+          {"\"half\"}", "\"maybe\"}", "/shared_links/0/duplex", "found \"maybe\""},
+          {"\"latency_us\": 20", "\"latency\": 20", "/shared_links/1/latency", "unknown key"},
+          {"\"via\": [\"bus\"]}", "\"via\": [\"buss\"]}", "/default_link/via/0", "\"buss\""},
+          {"\"via\": [\"bus\"]}", "\"via\": \"bus\"}", "/default_link/via", "expected"},
+      });
 }
 
 TEST_CASE("cluster: two long lists of devices are refused before billions of links are made") {
@@ -158,52 +146,39 @@ TEST_CASE("cluster: one direction each way is two links, not a pair listed twice
 }
 
 TEST_CASE("cluster: what does not belong is refused with its path") {
-  struct Case {
-    std::string from;
-    std::string to;
-    std::string_view where;
-    std::string_view says;
-  };
-
-  for (const Case& c : std::vector<Case>{
-           {"\"half\"", "\"maybe\"", "/links/0/duplex", "found \"maybe\""},
-           {"\"from\": 0", "\"from\": 3", "/links/0/from", "below 3, found 3"},
-           {"\"to\": \"b\"", "\"to\": \"z\"", "/links/0/to", "no device is called \"z\""},
-           {"\"to\": \"b\", ", "", "/links/0/to", "is missing"},
-           {"\"to\": \"b\"", "\"to\": 0", "/links/0", "to itself"},
-           {"\"from\": 1, \"to\": 2, \"symmetric\": false",
-            "\"from\": 1, \"to\": 0, \"symmetric\": false", "/links/1",
-            "/links/0 gives the link from device 1 to 0 already"},
-           {"1.25e10", "0", "/links/0/bandwidth_bytes_per_s", "greater than 0, found 0"},
-           {"1.25e10", "\"25GB/s\"", "/links/0/bandwidth_bytes_per_s", "found the string"},
-           {"\"speed\": 0.5", "\"speed\": -1", "/devices/0/speed", "found -1"},
-           {"\"speed\": 0.5", "\"seed\": 1", "/devices/0/seed", "unknown key"},
-           {"\"name\": \"b\"", "\"name\": \"a\"", "/devices/1/name",
-            "another device is called \"a\""},
-           {"\"latency_us\": 5.5", "\"latency_us\": -5.5", "/links/0/latency_us", "found -5.5"},
-           {"\"duplex\": \"half\"", "\"via\": [\"switch0\"]", "/links/0/via/0",
-            "no shared link is called \"switch0\""},
-           {"\"speed\": 0.5", "\"overlap_slowdown\": 0.9", "/devices/0/overlap_slowdown",
-            "at least 1 (no slow-down), found 0.9"},
-           {"\"speed\": 0.5", "\"launch_overhead_us\": -1", "/devices/0/launch_overhead_us",
-            "found -1"},
-           {"\"version\": 1,", "\"version\": 1, \"sharing\": \"fair\",", "/sharing",
-            "expected \"first-come\" or \"max-min\", found \"fair\""},
-           {"\"version\": 1,", "\"version\": 1, \"all_reduce\": \"star\",", "/all_reduce",
-            "expected \"ring\" or \"tree\", found \"star\""},
-           {"\"to\": \"b\"", "\"to\": []", "/links/0/to", "is empty"},
-           {"\"to\": \"b\"", "\"to\": [1, \"b\"]", "/links/0/to/1", "stands in the list already"},
-           {"\"to\": \"b\"", "\"to\": [1, 9]", "/links/0/to/1", "below 3, found 9"},
-           {"{\"name\": \"b\"}", "7", "/devices/1", "expected an object, found 7"},
-       }) {
-    CAPTURE(c.to);
-    const Result<Cluster> cluster = cluster_from_json(edited(kThree, {{c.from, c.to}}), "c.json");
-    REQUIRE_FALSE(cluster.ok());
-    const std::string told = cluster.error().to_string();
-    CAPTURE(told);
-    CHECK(told.find("c.json: " + std::string(c.where) + ": ") != std::string::npos);
-    CHECK(told.find(c.says) != std::string::npos);
-  }
+  tests::check_refusals(
+      kThree, cluster_from_json,
+      {
+          {"\"half\"", "\"maybe\"", "/links/0/duplex", "found \"maybe\""},
+          {"\"from\": 0", "\"from\": 3", "/links/0/from", "below 3, found 3"},
+          {"\"to\": \"b\"", "\"to\": \"z\"", "/links/0/to", "no device is called \"z\""},
+          {"\"to\": \"b\", ", "", "/links/0/to", "is missing"},
+          {"\"to\": \"b\"", "\"to\": 0", "/links/0", "to itself"},
+          {"\"from\": 1, \"to\": 2, \"symmetric\": false",
+           "\"from\": 1, \"to\": 0, \"symmetric\": false", "/links/1",
+           "/links/0 gives the link from device 1 to 0 already"},
+          {"1.25e10", "0", "/links/0/bandwidth_bytes_per_s", "greater than 0, found 0"},
+          {"1.25e10", "\"25GB/s\"", "/links/0/bandwidth_bytes_per_s", "found the string"},
+          {"\"speed\": 0.5", "\"speed\": -1", "/devices/0/speed", "found -1"},
+          {"\"speed\": 0.5", "\"seed\": 1", "/devices/0/seed", "unknown key"},
+          {"\"name\": \"b\"", "\"name\": \"a\"", "/devices/1/name",
+           "another device is called \"a\""},
+          {"\"latency_us\": 5.5", "\"latency_us\": -5.5", "/links/0/latency_us", "found -5.5"},
+          {"\"duplex\": \"half\"", "\"via\": [\"switch0\"]", "/links/0/via/0",
+           "no shared link is called \"switch0\""},
+          {"\"speed\": 0.5", "\"overlap_slowdown\": 0.9", "/devices/0/overlap_slowdown",
+           "at least 1 (no slow-down), found 0.9"},
+          {"\"speed\": 0.5", "\"launch_overhead_us\": -1", "/devices/0/launch_overhead_us",
+           "found -1"},
+          {"\"version\": 1,", "\"version\": 1, \"sharing\": \"fair\",", "/sharing",
+           "expected \"first-come\" or \"max-min\", found \"fair\""},
+          {"\"version\": 1,", "\"version\": 1, \"all_reduce\": \"star\",", "/all_reduce",
+           "expected \"ring\" or \"tree\", found \"star\""},
+          {"\"to\": \"b\"", "\"to\": []", "/links/0/to", "is empty"},
+          {"\"to\": \"b\"", "\"to\": [1, \"b\"]", "/links/0/to/1", "stands in the list already"},
+          {"\"to\": \"b\"", "\"to\": [1, 9]", "/links/0/to/1", "below 3, found 9"},
+          {"{\"name\": \"b\"}", "7", "/devices/1", "expected an object, found 7"},
+      });
 }
 
 }  // namespace xpipe::ir

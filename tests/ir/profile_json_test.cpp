@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/ir/refusals.h"
 #include "tests/ir/schedules.h"
 
 namespace xpipe::ir {
@@ -87,60 +88,47 @@ TEST_CASE("profile: layers that stand before their inputs are moved, the first r
 }
 
 TEST_CASE("profile: missing is not zero, wrong is told with its path, all at once") {
-  struct Case {
-    std::string from;
-    std::string to;
-    std::string_view where;
-    std::string_view says;
-  };
-
-  for (const Case& c : std::vector<Case>{
-           {"\"samples\": 64, ", "", "/samples", "is missing"},
-           {"\"samples\": 64", "\"samples\": 0", "/samples", "from 1 to 4294967295, found 0"},
-           {"\"forward_us\": 12.5, ", "", "/layers/0/forward_us", "is missing"},
-           {"\"backward_us\": 25.001,", "", "/layers/0/backward_us", "is missing"},
-           {"\"backward_us\": 25.001", "\"backwrd_us\": 25.001", "/layers/0/backwrd_us",
-            "unknown key"},
-           {"\"backward_weight_us\": 2,", "", "/layers/2/backward_weight_us", "is missing"},
-           {"\"backward_weight_us\": 2", "\"backward_us\": 2", "/layers/2/backward_us",
-            "given beside its parts"},
-           {"\"forward_us\": 12.5", "\"forward_us\": -1", "/layers/0/forward_us", "found -1"},
-           {"\"forward_us\": 12.5", "\"forward_us\": null", "/layers/0/forward_us", "found null"},
-           {"\"forward_us\": 12.5", "\"forward_us\": \"5\"", "/layers/0/forward_us",
-            "found the string \"5\""},
-           {"\"forward_us\": 12.5", "\"forward_us\": \"NaN\"", "/layers/0/forward_us",
-            "found the string \"NaN\""},
-           {"\"forward_us\": 12.5", "\"forward_us\": true", "/layers/0/forward_us", "found true"},
-           {"\"forward_us\": 12.5", "\"forward_us\": NaN", "line 4, column 34", "NaN"},
-           {"\"forward_us\": 12.5", "\"forward_us\": Infinity", "line 4", "Infinity"},
-           {"\"forward_us\": 12.5", "\"forward_us\": 1e999", "line 4", "1e999"},
-           {"\"forward_us\": 12.5", "\"forward_us\": 1e18", "/layers/0/forward_us", "found 1e18"},
-           {"\"forward_us\": 12.5", "\"forward_us\": 1, \"forward_us\": 12.5",
-            "/layers/0/forward_us", "duplicate"},
-           {"\"output_bytes\": 4096", "\"output_bytes\": 4096.5", "/layers/0/output_bytes",
-            "found 4096.5"},
-           {"\"saved_bytes\": 100", "\"saved_bytes\": 50", "/layers/2/saved_for_weight_bytes",
-            "at most saved_bytes, 50"},
-           {"\"relu\"", "\"conv\"", "/layers/1/name", "layer 0 is called \"conv\" too"},
-           {"4000}]}", "4000}], \"edges\": [[\"conv\", \"cnov\"]]}", "/edges/0/1",
-            "no layer is called \"cnov\""},
-           {"4000}]}", "4000}], \"edges\": [[\"conv\", \"conv\"]]}", "/edges/0", "to itself"},
-           {"4000}]}", "4000}], \"edges\": [[\"conv\", \"fc\"], [\"conv\", \"fc\"]]}", "/edges/1",
-            "duplicate of /edges/0"},
-           {"4000}]}",
-            "4000}], \"edges\": [[\"conv\", \"fc\"], [\"fc\", \"relu\"], [\"relu\", \"conv\"]]}",
-            "edges", "in a ring: \"conv\" needs \"relu\" needs \"fc\" needs \"conv\""},
-           {"\"parameter_bytes\": 1728", "\"parameter_bytes\": 9223372036854775807", "conv",
-            "too much to count"},
-       }) {
-    CAPTURE(c.to);
-    const Result<Profile> profile = profile_from_json(edited(kChain, {{c.from, c.to}}), "p.json");
-    REQUIRE_FALSE(profile.ok());
-    const std::string told = profile.error().to_string();
-    CAPTURE(told);
-    CHECK(told.find("p.json: " + std::string(c.where)) != std::string::npos);
-    CHECK(told.find(c.says) != std::string::npos);
-  }
+  tests::check_refusals(
+      kChain, profile_from_json,
+      {
+          {"\"samples\": 64, ", "", "/samples", "is missing"},
+          {"\"samples\": 64", "\"samples\": 0", "/samples", "from 1 to 4294967295, found 0"},
+          {"\"forward_us\": 12.5, ", "", "/layers/0/forward_us", "is missing"},
+          {"\"backward_us\": 25.001,", "", "/layers/0/backward_us", "is missing"},
+          {"\"backward_us\": 25.001", "\"backwrd_us\": 25.001", "/layers/0/backwrd_us",
+           "unknown key"},
+          {"\"backward_weight_us\": 2,", "", "/layers/2/backward_weight_us", "is missing"},
+          {"\"backward_weight_us\": 2", "\"backward_us\": 2", "/layers/2/backward_us",
+           "given beside its parts"},
+          {"\"forward_us\": 12.5", "\"forward_us\": -1", "/layers/0/forward_us", "found -1"},
+          {"\"forward_us\": 12.5", "\"forward_us\": null", "/layers/0/forward_us", "found null"},
+          {"\"forward_us\": 12.5", "\"forward_us\": \"5\"", "/layers/0/forward_us",
+           "found the string \"5\""},
+          {"\"forward_us\": 12.5", "\"forward_us\": \"NaN\"", "/layers/0/forward_us",
+           "found the string \"NaN\""},
+          {"\"forward_us\": 12.5", "\"forward_us\": true", "/layers/0/forward_us", "found true"},
+          {"\"forward_us\": 12.5", "\"forward_us\": NaN", "line 4, column 34", "NaN"},
+          {"\"forward_us\": 12.5", "\"forward_us\": Infinity", "line 4", "Infinity"},
+          {"\"forward_us\": 12.5", "\"forward_us\": 1e999", "line 4", "1e999"},
+          {"\"forward_us\": 12.5", "\"forward_us\": 1e18", "/layers/0/forward_us", "found 1e18"},
+          {"\"forward_us\": 12.5", "\"forward_us\": 1, \"forward_us\": 12.5",
+           "/layers/0/forward_us", "duplicate"},
+          {"\"output_bytes\": 4096", "\"output_bytes\": 4096.5", "/layers/0/output_bytes",
+           "found 4096.5"},
+          {"\"saved_bytes\": 100", "\"saved_bytes\": 50", "/layers/2/saved_for_weight_bytes",
+           "at most saved_bytes, 50"},
+          {"\"relu\"", "\"conv\"", "/layers/1/name", "layer 0 is called \"conv\" too"},
+          {"4000}]}", "4000}], \"edges\": [[\"conv\", \"cnov\"]]}", "/edges/0/1",
+           "no layer is called \"cnov\""},
+          {"4000}]}", "4000}], \"edges\": [[\"conv\", \"conv\"]]}", "/edges/0", "to itself"},
+          {"4000}]}", "4000}], \"edges\": [[\"conv\", \"fc\"], [\"conv\", \"fc\"]]}", "/edges/1",
+           "duplicate of /edges/0"},
+          {"4000}]}",
+           "4000}], \"edges\": [[\"conv\", \"fc\"], [\"fc\", \"relu\"], [\"relu\", \"conv\"]]}",
+           "edges", "in a ring: \"conv\" needs \"relu\" needs \"fc\" needs \"conv\""},
+          {"\"parameter_bytes\": 1728", "\"parameter_bytes\": 9223372036854775807", "conv",
+           "too much to count"},
+      });
   const Result<Profile> many = profile_from_json(edited(kChain, {{"\"samples\": 64, ", ""},
                                                                  {"\"forward_us\": 12.5, ", ""},
                                                                  {"\"output_bytes\": 40,", ""}}),

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "ir/validate.h"
+#include "tests/ir/refusals.h"
 #include "tests/ir/schedules.h"
 
 namespace xpipe::ir {
@@ -62,45 +63,30 @@ TEST_CASE("schedule json: a hand-written file is read and is legal") {
 }
 
 TEST_CASE("schedule json: what does not belong is refused with its path") {
-  struct Case {
-    std::string from;
-    std::string to;
-    std::string_view where;
-    std::string_view says;
-  };
-
-  for (const Case& c : std::vector<Case>{
-           {"\"version\": 1", "\"version\": 2", "f.json: /version", "expected version 1, found 2"},
-           {"xpipe.schedule", "xpipe.profile", "f.json: /format", "expected \"xpipe.schedule\""},
-           {"\"devices\": 1", "\"devices\": -1", "f.json: /devices", "found -1"},
-           {"\"devices\": 1", "\"devices\": 1.5", "f.json: /devices", "found 1.5"},
-           {"\"devices\": 1", "\"devices\": true", "f.json: /devices", "found true"},
-           {"\"devices\": 1", "\"devices\": \"1\"", "f.json: /devices", "found the string \"1\""},
-           {"\"devices\": 1", "\"devices\": 99999999999999999999", "f.json: /devices",
-            "found 99999999999999999999"},
-           {"\"devices\": 1,", "\"devices\": 1, \"device\": 2,", "f.json: /device",
-            "unknown key: expected one of format, version"},
-           {"\"devices\": 1,", "", "f.json: /devices", "is missing"},
-           {"\"devices\": 1,", "\"devices\": 1, \"devices\": 1,", "f.json: /devices",
-            "duplicate key"},
-           {"\"both\"", "3", "f.json: /options/predict", "expected a string, found 3"},
-           {"\"slots\": 1", "\"slots\": 70000", "f.json: /stages/0/slots", "from 0 to 65535"},
-           {"0B0[s0:v0]", "0B0", "f.json: /tasks/1", "does not say which weights it reads"},
-           {"\"0STEP0[v0]\"", "7", "f.json: /tasks/2", "expected a task's text form, found 7"},
-           {"[0, 1, 2]", "[0, 1, 3]", "f.json: /lanes/0/tasks/2", "below 3, found 3"},
-           {"\"compute\"", "\"comptue\"", "f.json: /lanes/0/kind", "found \"comptue\""},
-           {"\"edges\": []", "\"edges\": [[0]]", "f.json: /edges/0", "found an array of 1"},
-           {"\"edges\": []", "\"edges\": [[0, -1]]", "f.json: /edges/0/1", "found -1"},
-       }) {
-    CAPTURE(c.to);
-    const Result<Schedule> schedule =
-        schedule_from_json(edited(kSmall, {{c.from, c.to}}), "f.json");
-    REQUIRE_FALSE(schedule.ok());
-    CAPTURE(schedule.error().to_string());
-    CHECK(schedule.error().kind == ErrorKind::BadInput);
-    CHECK_EQ(schedule.error().diagnostics[0].where, c.where);
-    CHECK(schedule.error().diagnostics[0].message.find(c.says) != std::string::npos);
-  }
+  tests::check_refusals(
+      kSmall, schedule_from_json,
+      {
+          {"\"version\": 1", "\"version\": 2", "/version", "expected version 1, found 2"},
+          {"xpipe.schedule", "xpipe.profile", "/format", "expected \"xpipe.schedule\""},
+          {"\"devices\": 1", "\"devices\": -1", "/devices", "found -1"},
+          {"\"devices\": 1", "\"devices\": 1.5", "/devices", "found 1.5"},
+          {"\"devices\": 1", "\"devices\": true", "/devices", "found true"},
+          {"\"devices\": 1", "\"devices\": \"1\"", "/devices", "found the string \"1\""},
+          {"\"devices\": 1", "\"devices\": 99999999999999999999", "/devices",
+           "found 99999999999999999999"},
+          {"\"devices\": 1,", "\"devices\": 1, \"device\": 2,", "/device",
+           "unknown key: expected one of format, version"},
+          {"\"devices\": 1,", "", "/devices", "is missing"},
+          {"\"devices\": 1,", "\"devices\": 1, \"devices\": 1,", "/devices", "duplicate key"},
+          {"\"both\"", "3", "/options/predict", "expected a string, found 3"},
+          {"\"slots\": 1", "\"slots\": 70000", "/stages/0/slots", "from 0 to 65535"},
+          {"0B0[s0:v0]", "0B0", "/tasks/1", "does not say which weights it reads"},
+          {"\"0STEP0[v0]\"", "7", "/tasks/2", "expected a task's text form, found 7"},
+          {"[0, 1, 2]", "[0, 1, 3]", "/lanes/0/tasks/2", "below 3, found 3"},
+          {"\"compute\"", "\"comptue\"", "/lanes/0/kind", "found \"comptue\""},
+          {"\"edges\": []", "\"edges\": [[0]]", "/edges/0", "found an array of 1"},
+          {"\"edges\": []", "\"edges\": [[0, -1]]", "/edges/0/1", "found -1"},
+      });
 }
 
 TEST_CASE("schedule json: a task that no lane lists is read, for the validator to tell") {

@@ -26,8 +26,11 @@ TEST_CASE("strict json: what is not JSON is refused with line and column") {
   for (const Case& c : std::vector<Case>{
            {"", "f.json: line 1, column 1: not JSON"},
            {"{\n  \"a\": NaN}", "f.json: line 2, column 8: not JSON"},
-           {"{\n  \"a\": NaN}", "found \"NaN\""},
-           {"{\"a\": -Infinity}", "found \"-Infinity\""},
+           {"{\n  \"a\": NaN}", "found NaN, expected a finite number"},
+           {"{\"a\": -Infinity}", "found -Infinity, expected a finite number"},
+           {"{\"a\": nonsense}", "found \"nonsense\""},
+           {"{\"a\": 12", "the file ends here: was it cut?"},
+           {"[\x7F]", "last read: '[\\x7F'"},
            {"{\r\n\"a\": Infinity}", "line 2"},
            {"[1,\n2,,3]", "f.json: line 2, column 3"},
            {"[1, 2", "not JSON"},

@@ -37,4 +37,37 @@ TEST_CASE("utf8: everything else is found where it begins") {
   }
 }
 
+TEST_CASE("utf-8: what a message shows is one line, and nothing that a terminal obeys") {
+  struct Case {
+    std::string_view text;
+    std::string_view shown;
+  };
+
+  for (const Case& c : std::vector<Case>{
+           {"", ""},
+           {"caf\xC3\xA9 \xE6\xBC\xA2", "caf\xC3\xA9 \xE6\xBC\xA2"},
+           {"a\nb\tc", "a\\nb\\x09c"},
+           {"\x1B[31mred\x7F", "\\x1B[31mred\\x7F"},
+           {"\xFF\xC3", "\\xFF\\xC3"},
+           {"\xC3(", "\\xC3("},
+       }) {
+    CHECK_EQ(one_line(c.text), c.shown);
+  }
+}
+
+TEST_CASE("utf-8: of a long text a message shows the beginning and the end, in whole characters") {
+  for (const std::string_view piece : {"x", "\xE6\xBC\xA2", "\xFF"}) {
+    std::string text = "begin";
+    for (int i = 0; i < 100'000; ++i) {
+      text += piece;
+    }
+    const std::string shown = one_line(text + "end");
+    CHECK(shown.size() <= kMostShownBytes);
+    CHECK(shown.starts_with("begin"));
+    CHECK(shown.ends_with("end"));
+    CHECK(shown.find(" ... ") != std::string::npos);
+    CHECK_FALSE(invalid_utf8_at(shown).has_value());
+  }
+}
+
 }  // namespace xpipe::ir

@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tests/ir/refusals.h"
 #include "tests/traces/trace_helpers.h"
 #include "traces/chrome_trace.h"
 #include "traces/trace_validator.h"
@@ -41,13 +42,6 @@ TEST_CASE("timeline file: schedule, timeline and info come back as they were wri
   }
 }
 
-struct Broken {
-  std::string where;
-  std::string from;
-  std::string to;
-  std::string says;
-};
-
 TEST_CASE(
     "timeline file: a trace that contradicts itself or says too much is refused, with the place") {
   // D = 1, T = 1, N = 1: events 0-3 are metadata, 4 is 0F0, 5 is 0B0, 6 is 0STEP0.
@@ -56,61 +50,50 @@ TEST_CASE(
       schedule,
       drawn(schedule, {{"0F0", {0, 100}}, {"0B0", {100, 300}}, {"0STEP0", {300, 310}}}, true));
   REQUIRE(read_timeline(good).ok());
-  const std::vector<Broken> cases = {
-      {"/traceEvents/4/name", "0F0[s0:v0]", "0Q0[s0:v0]", "not the text of a task"},
-      {"/traceEvents/4/cat", "\"cat\":\"forward\"", "\"cat\":\"backward\"", "\"forward\""},
-      {"/traceEvents/4/args/micro_batch", "\"micro_batch\":0", "\"micro_batch\":1", "found 1"},
-      {"/traceEvents/4/args/stage", "\"stage\":0,", "", "missing"},
-      {"/traceEvents/4/args/extra", "\"stage\":0,", "\"stage\":0,\"extra\":1,", "unknown key"},
-      {"/traceEvents/4/extra", "\"ts\":0.000", "\"extra\":1,\"ts\":0.000", "unknown key"},
-      {"/traceEvents/4/ts", "\"ts\":0.000", "\"ts\":0.001", "0 ns"},
-      {"/traceEvents/4/dur", "\"dur\":0.100", "\"dur\":0.1001", "100 ns"},
-      {"/traceEvents/4/args/end_ns", "\"end_ns\":100", "\"end_ns\":-1", "found -1"},
-      {"/traceEvents/4/args/end_ns", "\"end_ns\":100", "\"end_ns\":100.0", "a whole number"},
-      {"/traceEvents/5/args/task", "\"task\":1", "\"task\":0", "once"},
-      {"/traceEvents/5/args/task", "\"task\":1", "\"task\":3", "once"},
-      {"/traceEvents/5/args/after", "\"args\":{\"task\":1", "\"args\":{\"after\":[9],\"task\":1",
-       "other tasks"},
-      {"/traceEvents/5/args/after/0", "\"args\":{\"task\":1", "\"args\":{\"after\":[-9],\"task\":1",
-       "found -9"},
-      {"/traceEvents/4/tid", "\"ph\":\"X\",\"pid\":1,\"tid\":1", "\"ph\":\"X\",\"pid\":1,\"tid\":2",
-       "no lane"},
-      {"/traceEvents/4/ph", "\"ph\":\"X\"", "\"ph\":\"B\"", "\"B\""},
-      {"/traceEvents/5/args/start_ns",
-       "\"ts\":0.100,\"dur\":0.200,\"name\":\"0B0[s0:v0]\",\"cat\":\"backward\",\"args\":{\"task\":"
-       "1,\"start_ns\":100",
-       "\"ts\":0.099,\"dur\":0.201,\"name\":\"0B0[s0:v0]\",\"cat\":\"backward\",\"args\":{\"task\":"
-       "1,\"start_ns\":99",
-       "before it on this lane"},
-      {"/metadata/tasks", "\"tasks\": 3", "\"tasks\": 4", "cut"},
-      {"/metadata/makespan_ns", "\"makespan_ns\": 310", "\"makespan_ns\": 311", "310"},
-      {"/metadata/kind", "\"kind\": \"run\"", "\"kind\": \"ran\"", "\"plan\" or \"run\""},
-      {"/metadata/version", "\"version\": 1", "\"version\": 2", "expected 1"},
-      {"/metadata/format", "\"xpipe.trace\"", "\"other.trace\"", "xpipe.trace"},
-      {"/metadata/stages/0/slots", "\"slots\": 1", "\"slots\": 0", "found 0"},
-      {"/metadata/lanes/0/peer", "\"peer\": 0", "\"peer\": 4", "found 4"},
-      {"/metadata/extra", "\"policy\"", "\"extra\": 1, \"policy\"", "unknown key"},
-      {"/extra", "\"traceName\"", "\"extra\": 1, \"traceName\"", "unknown key"},
-      {"/metadata/policy", "\"policy\": \"gpipe\",", "", "missing"},
-      {"/metadata/layers/0", "\"layers\": []", "\"layers\": [1]", "names per stage"},
-      {"/traceEvents/4/args/task", "\"args\":{\"task\":0", "\"args\":{\"task\":0,\"task\":0",
-       "duplicate key"},
-      {"line 3", "\"rank\"", "rank", "not JSON"},
-  };
-  for (const Broken& broken : cases) {
-    CAPTURE(broken.from);
-    CAPTURE(broken.to);
-    const auto read = read_timeline(edited(good, broken.from, broken.to), "run.json");
-    REQUIRE_FALSE(read.ok());
-    CHECK(read.error().kind == ir::ErrorKind::BadInput);
-    INFO("found: " << read.error().to_string());
-    bool found = false;
-    for (const ir::Diagnostic& fault : read.error().diagnostics) {
-      found = found || (fault.where.starts_with(std::string("run.json: ") + broken.where) &&
-                        fault.message.find(broken.says) != std::string::npos);
-    }
-    CHECK(found);
-  }
+  ir::tests::check_refusals(
+      good, read_timeline,
+      {
+          {"0F0[s0:v0]", "0Q0[s0:v0]", "/traceEvents/4/name", "not the text of a task"},
+          {"\"cat\":\"forward\"", "\"cat\":\"backward\"", "/traceEvents/4/cat", "\"forward\""},
+          {"\"micro_batch\":0", "\"micro_batch\":1", "/traceEvents/4/args/micro_batch", "found 1"},
+          {"\"stage\":0,", "", "/traceEvents/4/args/stage", "missing"},
+          {"\"stage\":0,", "\"stage\":0,\"extra\":1,", "/traceEvents/4/args/extra", "unknown key"},
+          {"\"ts\":0.000", "\"extra\":1,\"ts\":0.000", "/traceEvents/4/extra", "unknown key"},
+          {"\"ts\":0.000", "\"ts\":0.001", "/traceEvents/4/ts", "0 ns"},
+          {"\"dur\":0.100", "\"dur\":0.1001", "/traceEvents/4/dur", "100 ns"},
+          {"\"end_ns\":100", "\"end_ns\":-1", "/traceEvents/4/args/end_ns", "found -1"},
+          {"\"end_ns\":100", "\"end_ns\":100.0", "/traceEvents/4/args/end_ns", "a whole number"},
+          {"\"task\":1", "\"task\":0", "/traceEvents/5/args/task", "once"},
+          {"\"task\":1", "\"task\":3", "/traceEvents/5/args/task", "once"},
+          {"\"args\":{\"task\":1", "\"args\":{\"after\":[9],\"task\":1",
+           "/traceEvents/5/args/after", "other tasks"},
+          {"\"args\":{\"task\":1", "\"args\":{\"after\":[-9],\"task\":1",
+           "/traceEvents/5/args/after/0", "found -9"},
+          {"\"ph\":\"X\",\"pid\":1,\"tid\":1", "\"ph\":\"X\",\"pid\":1,\"tid\":2",
+           "/traceEvents/4/tid", "no lane"},
+          {"\"ph\":\"X\"", "\"ph\":\"B\"", "/traceEvents/4/ph", "\"B\""},
+          {"\"ts\":0.100,\"dur\":0.200,\"name\":\"0B0[s0:v0]\",\"cat\":\"backward\",\"args\":{"
+           "\"task\":"
+           "1,\"start_ns\":100",
+           "\"ts\":0.099,\"dur\":0.201,\"name\":\"0B0[s0:v0]\",\"cat\":\"backward\",\"args\":{"
+           "\"task\":"
+           "1,\"start_ns\":99",
+           "/traceEvents/5/args/start_ns", "before it on this lane"},
+          {"\"tasks\": 3", "\"tasks\": 4", "/metadata/tasks", "cut"},
+          {"\"makespan_ns\": 310", "\"makespan_ns\": 311", "/metadata/makespan_ns", "310"},
+          {"\"kind\": \"run\"", "\"kind\": \"ran\"", "/metadata/kind", "\"plan\" or \"run\""},
+          {"\"version\": 1", "\"version\": 2", "/metadata/version", "expected 1"},
+          {"\"xpipe.trace\"", "\"other.trace\"", "/metadata/format", "xpipe.trace"},
+          {"\"slots\": 1", "\"slots\": 0", "/metadata/stages/0/slots", "found 0"},
+          {"\"peer\": 0", "\"peer\": 4", "/metadata/lanes/0/peer", "found 4"},
+          {"\"policy\"", "\"extra\": 1, \"policy\"", "/metadata/extra", "unknown key"},
+          {"\"traceName\"", "\"extra\": 1, \"traceName\"", "/extra", "unknown key"},
+          {"\"policy\": \"gpipe\",", "", "/metadata/policy", "missing"},
+          {"\"layers\": []", "\"layers\": [1]", "/metadata/layers/0", "names per stage"},
+          {"\"args\":{\"task\":0", "\"args\":{\"task\":0,\"task\":0", "/traceEvents/4/args/task",
+           "duplicate key"},
+          {"\"rank\"", "rank", "line 3", "not JSON"},
+      });
 }
 
 TEST_CASE("timeline file: all faults at once") {
