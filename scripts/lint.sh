@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, shell scripts and clang-tidy; `./dev lint` is its front door and its help.
+# Formatting, shell scripts, notebooks and clang-tidy; `./dev lint` is its front door and its help.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -53,6 +53,12 @@ check_scripts() {
   { tree_files '*.sh'; echo dev; tree_files .ci/run; } | xargs shellcheck
 }
 
+check_notebooks() {
+  local fixing=()
+  [ "$fix" -eq 0 ] || fixing=(--fix)
+  tree_files '*.ipynb' | xargs --no-run-if-empty scripts/check_notebooks.py "${fixing[@]}"
+}
+
 # Tests are left out: doctest's macros trip the checks that the library code is held to.
 tidy_files() {
   local select=changed_files
@@ -92,5 +98,6 @@ run_check() {
 
 run_check clang-format check_format
 run_check shellcheck check_scripts
+run_check notebooks check_notebooks
 [ "$tidy" -eq 0 ] || run_check clang-tidy check_tidy
 exit "$status"

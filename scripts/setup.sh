@@ -1,24 +1,28 @@
 #!/usr/bin/env bash
 # Installs what a build of XPipe needs and is not there yet: the Debian packages of
 # debian-packages.txt, and LibTorch, unpacked from the wheels of libtorch-requirements.txt into a
-# cache outside the clone. `./dev setup` is its front door.
+# cache outside the clone; on demand what the notebooks run on. `./dev setup` is its front door.
 #
 # There is no stamp to go stale. Packages are looked up in dpkg's database, and LibTorch's folder
 # carries the hash of its requirements in its name and appears by one rename once it is whole, so a
-# run that was interrupted anywhere is simply run again: wheels that arrived are kept meanwhile.
+# run that was interrupted anywhere is simply run again: wheels that arrived are kept meanwhile. The
+# same holds for the notebooks' virtual environment.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 packages=$here/debian-packages.txt
 requirements=$here/libtorch-requirements.txt
+notebook_requirements=$here/notebook-requirements.txt
 cache=${XPIPE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/xpipe}
 
 usage() {
   cat <<EOF
-usage: scripts/setup.sh [--no-torch] [--print-torch-root]
+usage: scripts/setup.sh [--no-torch] [--notebooks] [--print-torch-root] [--print-notebook-python]
 
-  --no-torch          leave LibTorch out: all but the real executor builds without it
-  --print-torch-root  print the folder LibTorch is (or would be) unpacked in, and do nothing
+  --no-torch               leave LibTorch out: all but the real executor builds without it
+  --notebooks              also what the notebooks run on (75 MB to download, 400 MB unpacked)
+  --print-torch-root       print the folder LibTorch is (or would be) unpacked in, and do nothing
+  --print-notebook-python  print the Python that runs (or would run) the notebooks, and do nothing
 
 The cache is \$XPIPE_CACHE, else \${XDG_CACHE_HOME:-~/.cache}/xpipe.
 EOF
@@ -31,12 +35,15 @@ die() {
   exit 1
 }
 
+hash_of() { sed "s/#.*//;/^$/d" "$1" | sha256sum | cut -c1-12; }
+
 torch_root() {
-  local version hash
+  local version
   version=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' "$requirements")
-  hash=$(sed "s/#.*//;/^$/d" "$requirements" | sha256sum | cut -c1-12)
-  printf '%s/libtorch-%s-%s\n' "$cache" "$version" "$hash"
+  printf '%s/libtorch-%s-%s\n' "$cache" "$version" "$(hash_of "$requirements")"
 }
+
+notebook_root() { printf '%s/notebooks-%s\n' "$cache" "$(hash_of "$notebook_requirements")"; }
 
 missing_packages() {
   local wanted
@@ -137,10 +144,37 @@ install_torch() {
   rm -rf "$downloads"
 }
 
+# A virtual environment is as good at another place as long as nobody runs its bin/ scripts, so this
+# one, too, appears whole by a rename. It gets no pip of its own: the outer one installs into it.
+install_notebooks() {
+  local root partial python
+  root=$(notebook_root)
+  [ -d "$root" ] && return
+  mkdir -p "$cache"
+  exec 8> "$cache/.setup-notebooks.lock"
+  flock 8
+  [ -d "$root" ] && return
+  python=$(pip_python)
+  partial=$root.partial
+  say "fetching what the notebooks run on into $root (75 MB to download, 400 MB unpacked)"
+  rm -rf "$cache"/notebooks-*.partial
+  "$python" -m venv --without-pip "$partial"
+  "$python" -m pip --python "$partial/bin/python" install --quiet --disable-pip-version-check \
+    --no-deps --only-binary=:all: --require-hashes --requirement "$notebook_requirements" ||
+    die "what the notebooks run on did not arrive; run ./dev notebook again"
+  mv "$partial" "$root"
+}
+
 with_torch=1
+with_notebooks=0
 for argument in "$@"; do
   case $argument in
     --no-torch) with_torch=0 ;;
+    --notebooks) with_notebooks=1 ;;
+    --print-notebook-python)
+      printf '%s/bin/python\n' "$(notebook_root)"
+      exit
+      ;;
     --print-torch-root)
       torch_root
       exit
@@ -158,3 +192,4 @@ done
 
 install_packages
 [ "$with_torch" -eq 0 ] || install_torch
+[ "$with_notebooks" -eq 0 ] || install_notebooks
