@@ -68,9 +68,9 @@ std::vector<std::string> cluster_seeds() {
 }
 
 std::vector<std::string> schedule_text_seeds() {
-  std::vector<std::string> seeds = {std::string(ir::tests::kTwoStages),
-                                    std::string(ir::tests::kOneStage),
-                                    std::string(ir::tests::kTwoLanes)};
+  std::vector<std::string> seeds = {
+      std::string(ir::tests::kTwoStages), std::string(ir::tests::kOneStage),
+      std::string(ir::tests::kTwoLanes), std::string(ir::tests::kReplicas)};
   for (const char* policy : {"xpipe", "pipedream"}) {
     seeds.push_back(ir::schedule_to_text(tests::schedule_for({policy, 2, 2, 2, {}})));
   }
@@ -88,12 +88,14 @@ std::vector<std::string> schedule_json_seeds() {
 std::vector<std::string> timeline_seeds() {
   const ir::Schedule one = tests::schedule_for({"gpipe", 1, 1, 1, {}});
   const ir::Schedule two = tests::schedule_for({"gpipe", 2, 1, 1, {}});
+  const ir::Schedule replicated = ir::tests::parsed(ir::tests::kReplicas);
   return {tests::trace_of(one, tests::made_up_run(one, 1),
                           {.title = "a \"run\"",
                            .base_time_ns = 1,
                            .facts = {{"seed", "7"}},
                            .layers = {{"conv", "fc"}}}),
-          tests::trace_of(two, tests::plan_of(two, 1500))};
+          tests::trace_of(two, tests::plan_of(two, 1500)),
+          tests::trace_of(replicated, tests::made_up_run(replicated, 2))};
 }
 
 std::vector<std::string> trace_seeds() {
