@@ -77,7 +77,8 @@ ir::Schedule compiled(const std::string& policy,
                       std::uint32_t stages,
                       std::uint32_t micro_batches,
                       std::uint32_t mini_batches,
-                      const scheduler::Options& options) {
+                      const scheduler::Options& options,
+                      const scheduler::Passes& passes) {
   scheduler::PolicyRegistry registry;
   policies::register_all(registry);
   const auto found = registry.find(policy);
@@ -87,7 +88,7 @@ ir::Schedule compiled(const std::string& policy,
                                                           .micro_batches = micro_batches,
                                                           .mini_batches = mini_batches,
                                                           .options = options},
-                                                         scheduler::chain_of(stages));
+                                                         scheduler::chain_of(stages), passes);
   REQUIRE_MESSAGE(schedule.ok(), schedule.error().to_string());
   return std::move(schedule.value());
 }

@@ -15,6 +15,7 @@
 #include "executor/torch/model.h"
 #include "executor/torch/training_run.h"
 #include "ir/schedule.h"
+#include "scheduler/compile.h"
 #include "scheduler/policy.h"
 
 namespace xpipe::tests {
@@ -35,7 +36,8 @@ namespace nn = executor::nn;
                                     std::uint32_t stages,
                                     std::uint32_t micro_batches,
                                     std::uint32_t mini_batches,
-                                    const scheduler::Options& options = {});
+                                    const scheduler::Options& options = {},
+                                    const scheduler::Passes& passes = {});
 
 struct ToyTraining {
   nn::OptimizerConfig optimizer;

@@ -245,6 +245,44 @@ TEST_CASE("trainer: an interruption, a loss that is no number, another's schedul
   CHECK(wrong.error().diagnostics.size() == 3);  // stages, mini-batches, micro-batches
 }
 
+scheduler::Passes placed(const std::vector<std::uint32_t>& placement,
+                         const std::vector<std::uint32_t>& replicas) {
+  return {.layout =
+              scheduler::resolve_layout({.stages = static_cast<std::uint32_t>(replicas.size()),
+                                         .devices = {},
+                                         .placement = placement,
+                                         .replicas = replicas})
+                  .value()};
+}
+
+TEST_CASE("trainer: placements and waiting sends change no bit of the weights") {
+  TrainConfig config = small_config(4);
+  config.epochs = 1;
+  Trainer trainer = created(config);
+  const std::uint32_t n = trainer.facts().mini_batches;
+  const auto straight = train(trainer, compiled("xpipe", 4, 4, n), On::Inline);
+  REQUIRE_MESSAGE(straight.ok(), straight.error().to_string());
+  scheduler::Passes passes = placed({0, 1, 1, 0}, {1, 1, 1, 1});
+  passes.sends = scheduler::Sends::Rendezvous;
+  const auto bent = train(trainer, compiled("xpipe", 4, 4, n, {}, passes), On::Inline);
+  REQUIRE_MESSAGE(bent.ok(), bent.error().to_string());
+  CHECK(bent.value().weights_hash == straight.value().weights_hash);
+}
+
+TEST_CASE("trainer: replicas and recomputes are refused, with what to use instead") {
+  TrainConfig config = small_config(2);
+  Trainer trainer = created(config);
+  scheduler::Passes passes = placed({}, {2, 1});
+  passes.recompute = scheduler::Recompute::Stage;
+  const auto wrong =
+      train(trainer, compiled("gpipe", 2, 4, trainer.facts().mini_batches, {}, passes), On::Inline);
+  REQUIRE_FALSE(wrong.ok());
+  CHECK(wrong.error().kind == ir::ErrorKind::Usage);
+  CHECK(wrong.error().diagnostics.size() == 2);
+  CHECK(wrong.error().to_string().find("stage 0: it has 2 replicas") != std::string::npos);
+  CHECK(wrong.error().to_string().find("--recompute none") != std::string::npos);
+}
+
 TEST_CASE("trainer: faults of the configuration are reported, all of them") {
   TrainConfig config = small_config(2);
   config.micro_batches = 0;
