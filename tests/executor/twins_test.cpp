@@ -2,12 +2,15 @@
 // for every task, on any schedule and any costs.
 #include <algorithm>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include <doctest/doctest.h>
 
 #include "executor/engine.h"
 #include "executor/virtual_backend.h"
 #include "ir/text.h"
+#include "scheduler/compile.h"
 #include "scheduler/cost_model.h"
 #include "simulator/simulate.h"
 #include "tests/executor/schedules.h"
@@ -30,6 +33,7 @@ scheduler::CostModel random_costs(std::uint32_t stages, ir::Nanos bound, std::mt
     stage.step = below(bound);
     stage.predict = below(bound);
     stage.stash = below(bound);
+    stage.all_reduce = below(bound);
     costs.stages.push_back(stage);
   }
   costs.task_overhead = below(3);
@@ -111,6 +115,53 @@ TEST_CASE("twins: every option of every policy, too") {
       }
     }
   }
+}
+
+TEST_CASE("twins: placements, replicas, recomputes and sends that wait") {
+  std::mt19937 random(1806);
+  std::size_t all_reduces = 0;
+  const std::vector<std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>>> layouts = {
+      {{0, 1, 1, 0}, {1, 1, 1, 1}},
+      {{0, 0, 1, 1}, {1, 1, 1, 1}},
+      {{}, {2, 1, 1}},
+      {{}, {3, 1}},
+      {{}, {1, 2}},
+      {{0, 1, 0, 1}, {2, 2}},
+      {{0, 1, 2, 0}, {1, 2, 1}}};
+  for (const scheduler::Policy& policy : all_policies()) {
+    for (const auto& [placement, replicas] : layouts) {
+      for (const auto sends : {scheduler::Sends::Eager, scheduler::Sends::Rendezvous}) {
+        for (const std::uint32_t mini_batches : {1U, 2U, 7U}) {
+          const auto stages = static_cast<std::uint32_t>(replicas.size());
+          scheduler::Passes passes = {.layout = scheduler::resolve_layout({.stages = stages,
+                                                                           .devices = {},
+                                                                           .placement = placement,
+                                                                           .replicas = replicas})
+                                                    .value(),
+                                      .recompute = mini_batches == 2 ? scheduler::Recompute::Stage
+                                                                     : scheduler::Recompute::None,
+                                      .sends = sends};
+          const auto schedule = scheduler::compile(
+              policy,
+              {.stages = stages, .micro_batches = 3, .mini_batches = mini_batches, .options = {}},
+              scheduler::chain_of(stages), passes);
+          if (!schedule.ok() && policy.name == "spectrain") {
+            continue;  // It has no replicas.
+          }
+          REQUIRE_MESSAGE(schedule.ok(), schedule.error().to_string());
+          for (const ir::Task& task : schedule.value().tasks) {
+            all_reduces += task.kind() == ir::TaskKind::AllReduce ? 1 : 0;
+          }
+          CAPTURE(policy.name);
+          CAPTURE(mini_batches);
+          for (const ir::Nanos bound : {1, 3, 1000}) {
+            check_twins(schedule.value(), random_costs(4, bound, random));
+          }
+        }
+      }
+    }
+  }
+  CHECK(all_reduces > 0);
 }
 
 TEST_CASE("twins: half-duplex links make a difference, so the comparison is not empty") {
