@@ -1,7 +1,6 @@
 #include "app/cluster_files.h"
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
 #include <optional>
 #include <vector>
@@ -17,11 +16,6 @@
 namespace xpipe::app {
 
 namespace {
-
-/// Written by CMake: one entry {"name", R"(...)"} a file.
-constexpr NamedCluster kNamedClusters[] = {
-#include "named_clusters.inc"
-};
 
 std::string number_text(const std::optional<double>& value, const char* absent) {
   return value ? fmt::format("{}", *value) : absent;
@@ -78,10 +72,6 @@ std::string links_table(const ir::Cluster& cluster) {
 }
 
 }  // namespace
-
-std::span<const NamedCluster> named_clusters() {
-  return kNamedClusters;
-}
 
 std::string cluster_names() {
   std::vector<std::string_view> names;

@@ -16,7 +16,7 @@ struct NamedCluster {
   std::string_view text;  ///< xpipe.cluster JSON
 };
 
-/// By name.
+/// By name. Defined in a source that app/CMakeLists.txt writes.
 [[nodiscard]] std::span<const NamedCluster> named_clusters();
 
 /// "dgx-1-v100, dgx-2, ...": for messages.
