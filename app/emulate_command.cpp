@@ -36,12 +36,33 @@ struct EmulateArguments {
 };
 
 /// The options of `xpipe simulate` that decide what runs; the others are about its answers.
-constexpr std::array kTaken = {
-    "--policy",     "--micro-batches", "--mini-batches", "--set",        "--schedule",
-    "--profile",    "--samples",       "--cluster",      "--stages",     "--partition",
-    "--batch-size", "--forward-us",    "--backward-us",  "--latency-us", "--task-overhead-us",
-    "--optimizer",  "--momentum",      "--devices",      "--placement",  "--replicas",
-    "--recompute",  "--sends",         "--trace",        "--json",       "--help"};
+constexpr std::array kTaken = {"--policy",
+                               "--micro-batches",
+                               "--mini-batches",
+                               "--set",
+                               "--schedule",
+                               "--profile",
+                               "--samples",
+                               "--cluster",
+                               "--memory-limit",
+                               "--verbose",
+                               "--stages",
+                               "--partition",
+                               "--batch-size",
+                               "--forward-us",
+                               "--backward-us",
+                               "--latency-us",
+                               "--task-overhead-us",
+                               "--optimizer",
+                               "--momentum",
+                               "--devices",
+                               "--placement",
+                               "--replicas",
+                               "--recompute",
+                               "--sends",
+                               "--trace",
+                               "--json",
+                               "--help"};
 
 /// Options of `xpipe train` on devices that compute.
 constexpr std::array kOfComputing = {"--model",        "--data",

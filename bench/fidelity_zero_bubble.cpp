@@ -12,9 +12,11 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -76,38 +78,64 @@ std::vector<Measurement> zero_bubble_measurements() {
   return all;
 }
 
-/// Predicted over measured throughput less one. `posting`: what each forward and each backward adds
-/// to its stage for posting its message and waiting for the device. With `latency_only` nothing but
-/// the profile and the latency counts.
-double throughput_error(const Measurement& of, Nanos posting, bool latency_only) {
-  static std::map<std::pair<int, std::pair<std::uint32_t, std::uint32_t>>, ir::Schedule> compiled;
-  const auto key = std::pair(static_cast<int>(of.schedule), std::pair(of.stages, of.micro_batches));
+/// What a profile leaves out, one constant for all rows.
+struct Calibration {
+  /// What each forward and each backward adds to its stage for posting its message and waiting for
+  /// the device.
+  Nanos posting = 0;
+  double slowness = 1.0;  ///< all compute takes so many times longer
+};
+
+/// Predicted over measured throughput less one. Without a calibration nothing but the profile and
+/// the latency counts.
+double throughput_error(const Measurement& of, const std::optional<Calibration>& calibration) {
+  static std::map<std::tuple<ListSchedule, std::uint32_t, std::uint32_t>, ir::Schedule> compiled;
+  const std::tuple key(of.schedule, of.stages, of.micro_batches);
   if (!compiled.contains(key)) {
     compiled[key] = must(list_schedule(of.schedule, of.stages, of.micro_batches));
   }
+  scheduler::StageCosts stage = of.stage;
+  if (calibration) {
+    for (Nanos* time : {&stage.forward, &stage.backward_input, &stage.backward_weight}) {
+      *time = std::llround(static_cast<double>(*time) * calibration->slowness);
+    }
+    stage.forward += calibration->posting;
+    stage.backward_input += calibration->posting;
+    stage.step = of.step;
+  }
   scheduler::CostModel costs =
       scheduler::uniform_costs(of.stages, of.stages, 0, 0, {.latency = of.communication});
-  costs.stages.assign(of.stages, of.stage);
-  for (scheduler::StageCosts& stage : costs.stages) {
-    stage.forward += latency_only ? 0 : posting;
-    stage.backward_input += latency_only ? 0 : posting;
-    stage.step = latency_only ? 0 : of.step;
-  }
+  costs.stages.assign(of.stages, stage);
   const Nanos makespan = ir::makespan(simulator::simulate(compiled[key], costs));
   return of.samples / seconds(makespan) / of.samples_per_s - 1;
 }
 
-/// The posting cost with the smallest sum of squared errors, to 10 us.
-Nanos fit_posting(const std::vector<Measurement>& measured) {
-  std::optional<std::pair<double, Nanos>> best;
-  for (Nanos posting = 0; posting <= 3'000'000; posting += 10'000) {
+/// The candidate with the smallest sum of squared errors.
+Calibration fit(const std::vector<Measurement>& measured,
+                const std::vector<Calibration>& candidates) {
+  double least = std::numeric_limits<double>::infinity();
+  Calibration best;
+  for (const Calibration& candidate : candidates) {
     double sum = 0;
     for (const Measurement& of : measured) {
-      sum += std::pow(throughput_error(of, posting, false), 2);
+      sum += std::pow(throughput_error(of, candidate), 2);
     }
-    best = std::min(best.value_or(std::pair(sum, posting)), std::pair(sum, posting));
+    if (sum < least) {
+      least = sum;
+      best = candidate;
+    }
   }
-  return best ? best->second : 0;
+  return best;
+}
+
+/// To 20 us up to 2 ms, and to 0.1 % up to 10 %.
+std::vector<Calibration> candidates_of(bool posting) {
+  std::vector<Calibration> candidates;
+  for (int i = 0; i <= 100; ++i) {
+    candidates.push_back(posting ? Calibration{.posting = Nanos{i} * 20'000}
+                                 : Calibration{.slowness = 1 + i * 0.001});
+  }
+  return candidates;
 }
 
 struct Errors {
@@ -137,50 +165,61 @@ void print_zero_bubble() {
       fitted.push_back(of);
     }
   }
-  const Nanos posting = fit_posting(fitted);
+  const Calibration posting = fit(fitted, candidates_of(true));
+  const Calibration slower = fit(fitted, candidates_of(false));
   std::printf(
-      "Zero bubble, throughput, predicted over measured less one, in %%. Calibrated: %.2f ms "
-      "posting.\n\n"
-      "| model | p | m | schedule | measured, samples/GPU/s | latency only | calibrated | |\n"
-      "|---|---|---|---|---|---|---|---|\n",
-      seconds(posting) * 1e3);
+      "Zero bubble, throughput, predicted over measured less one, in %%. Posting: %.2f ms a "
+      "message; "
+      "slower compute: %.1f %%.\n\n"
+      "| model | p | m | schedule | measured, samples/GPU/s | latency only | posting | slower "
+      "compute | |\n"
+      "|---|---|---|---|---|---|---|---|---|\n",
+      seconds(posting.posting) * 1e3, 100 * (slower.slowness - 1));
   std::vector<double> plain;
   std::vector<double> held_out;
+  std::vector<double> held_out_slower;
   for (const Measurement& of : all) {
     const bool is_fitted =
         std::any_of(fitted.begin(), fitted.end(), [&of](const Measurement& other) {
           return other.model == of.model && other.micro_batches == of.micro_batches &&
                  other.schedule == of.schedule;
         });
-    plain.push_back(throughput_error(of, 0, true));
-    const double calibrated = throughput_error(of, posting, false);
+    plain.push_back(throughput_error(of, std::nullopt));
+    const double posted = throughput_error(of, posting);
+    const double slowed = throughput_error(of, slower);
     if (!is_fitted) {
-      held_out.push_back(calibrated);
+      held_out.push_back(posted);
+      held_out_slower.push_back(slowed);
     }
-    std::printf("| %s | %u | %u | %s | %.2f | %+.1f | %+.1f | %s |\n", of.model.c_str(), of.stages,
-                of.micro_batches, of.schedule == ListSchedule::OneFOneB ? "1F1B" : "ZB-1p",
-                of.samples_per_s / of.stages, 100 * plain.back(), 100 * calibrated,
+    std::printf("| %s | %u | %u | %s | %.2f | %+.1f | %+.1f | %+.1f | %s |\n", of.model.c_str(),
+                of.stages, of.micro_batches,
+                of.schedule == ListSchedule::OneFOneB ? "1F1B" : "ZB-1p",
+                of.samples_per_s / of.stages, 100 * plain.back(), 100 * posted, 100 * slowed,
                 is_fitted ? "fitted" : "");
   }
-  const Errors before = errors_of(plain);
-  const Errors after = errors_of(held_out);
+  const auto text = [](const std::vector<double>& errors) {
+    const Errors of = errors_of(errors);
+    char line[48];
+    std::snprintf(line, sizeof(line), "mean %.1f, worst %.1f", 100 * of.mean, 100 * of.worst);
+    return std::string(line);
+  };
   std::printf(
-      "\nLatency only: mean %.1f, worst %.1f. Calibrated, the %zu rows not fitted: mean "
-      "%.1f, worst %.1f.\n\n| model left out | posting from the others, ms | mean error of "
-      "its rows, %% | worst |\n|---|---|---|---|\n",
-      100 * before.mean, 100 * before.worst, held_out.size(), 100 * after.mean, 100 * after.worst);
+      "\nLatency only: %s. The %zu rows not fitted: posting %s; slower compute %s.\n\n"
+      "| model left out | posting from the others, ms | mean error of its rows, %% | worst |\n"
+      "|---|---|---|---|\n",
+      text(plain).c_str(), held_out.size(), text(held_out).c_str(), text(held_out_slower).c_str());
   for (const auto& [model, unused] : seen) {
     std::vector<Measurement> others;
     std::copy_if(all.begin(), all.end(), std::back_inserter(others),
                  [&model = model](const Measurement& of) { return of.model != model; });
-    const Nanos from_others = fit_posting(others);
+    const Calibration from_others = fit(others, candidates_of(true));
     std::vector<double> left;
     for (const Measurement& of : all) {
       if (of.model == model) {
-        left.push_back(throughput_error(of, from_others, false));
+        left.push_back(throughput_error(of, from_others));
       }
     }
-    std::printf("| %s | %.2f | %.1f | %.1f |\n", model.c_str(), seconds(from_others) * 1e3,
+    std::printf("| %s | %.2f | %.1f | %.1f |\n", model.c_str(), seconds(from_others.posting) * 1e3,
                 100 * errors_of(left).mean, 100 * errors_of(left).worst);
   }
 }
