@@ -84,12 +84,12 @@ std::vector<DeviceMemory> memory_over_time(const ir::Schedule& schedule,
                                            const ir::Timeline& timeline,
                                            const scheduler::CostModel& costs,
                                            MemoryCurve curve) {
-  const MemoryEvents all = memory_events(schedule, timeline, costs);
   std::vector<DeviceMemory> devices;
-  devices.reserve(all.events.size());
-  for (size_t d = 0; d < all.events.size(); ++d) {
-    devices.push_back(replay_events(all.always[d], all.events[d], curve));
-  }
+  devices.reserve(schedule.devices);
+  for_each_device(schedule, timeline, costs,
+                  [&](const MemoryBytes& always, const std::vector<MemoryEvent>& events) {
+                    devices.push_back(replay_events(always, events, curve));
+                  });
   return devices;
 }
 

@@ -83,36 +83,37 @@ class Collector {
         timeline_(timeline),
         costs_(costs),
         always_(schedule.devices),
-        runs_(schedule.devices) {}
-
-  MemoryEvents collect() && {
-    for (size_t k = 0; k < schedule_.stages.size(); ++k) {
-      for (const ir::DeviceId device : schedule_.stages[k].devices) {
-        const StageCosts& costs =
-            scheduler::costs_on(costs_, ir::StageId(static_cast<std::uint16_t>(k)), device);
-        always(device, MemoryKind::Weights) += costs.parameter_bytes;
-        always(device, MemoryKind::Optimizer) += costs.optimizer_bytes;
+        lanes_(schedule.devices),
+        lives_(schedule.devices) {
+    for (const ir::Lane& lane : schedule.lanes) {
+      lanes_[index_of(lane.device)].push_back(&lane);
+    }
+    for (size_t k = 0; k < schedule.stages.size(); ++k) {
+      for (const ir::DeviceId device : schedule.stages[k].devices) {
+        const StageCosts& c =
+            scheduler::costs_on(costs, ir::StageId(static_cast<std::uint16_t>(k)), device);
+        always(device, MemoryKind::Weights) += c.parameter_bytes;
+        always(device, MemoryKind::Optimizer) += c.optimizer_bytes;
       }
     }
     find_recomputes();
-    for (const ir::Lane& lane : schedule_.lanes) {
-      if (lane.kind == ir::LaneKind::Compute) {
-        walk_compute_lane(lane);
-      }
-    }
-    add_slots();
+    find_copies();
     find_ends_of_messages();
-    for (const ir::Lane& lane : schedule_.lanes) {
-      if (lane.kind != ir::LaneKind::Compute) {
-        walk_message_lane(lane);
+  }
+
+  void collect(const TakeEvents& take) {
+    for (size_t d = 0; d < lanes_.size(); ++d) {
+      EventRuns runs;
+      for (const ir::Lane* lane : lanes_[d]) {
+        if (lane->kind == ir::LaneKind::Compute) {
+          walk_compute_lane(*lane, runs);
+        } else {
+          walk_message_lane(*lane, runs);
+        }
       }
+      add_copies(lives_[d], runs);
+      take(always_[d], std::move(runs).merged());
     }
-    MemoryEvents all{.always = std::move(always_), .events = {}};
-    all.events.reserve(runs_.size());
-    for (EventRuns& runs : runs_) {
-      all.events.push_back(std::move(runs).merged());
-    }
-    return all;
   }
 
  private:
@@ -152,8 +153,7 @@ class Collector {
     return !is_recomputed_.empty() && is_recomputed_[place];
   }
 
-  void walk_compute_lane(const ir::Lane& lane) {
-    EventRuns& runs = runs_[index_of(lane.device)];
+  void walk_compute_lane(const ir::Lane& lane, EventRuns& runs) {
     runs.start_run(lane.order.size());  // a forward takes, a backward gives
     std::map<ir::StageId, Replica> replicas;
     for (const TaskId id : lane.order) {
@@ -243,35 +243,33 @@ class Collector {
     replica.gradients.erase(replica.gradients.begin(), last);
   }
 
-  void add_slots() {
+  void find_copies() {
     std::vector<TaskId> order;
     for (const ir::Lane& lane : schedule_.lanes) {
       if (lane.kind == ir::LaneKind::Compute) {
         order.insert(order.end(), lane.order.begin(), lane.order.end());
       }
     }
-    const std::vector<SlotLife> lives = slot_lives(schedule_, order);
-    for (EventRuns& runs : runs_) {
-      runs.start_run(lives.size() / runs_.size());
-    }
-    for (const SlotLife& life : lives) {
-      const Nanos begin = span(life.written_by).start;
-      const auto [runs, bytes] = of_copy(life);
-      runs->take(begin, MemoryKind::Slots, bytes);
-    }
-    for (EventRuns& runs : runs_) {
-      runs.start_run(lives.size() / runs_.size());
-    }
-    for (const SlotLife& life : lives) {
-      const auto [runs, bytes] = of_copy(life);
-      runs->give(span(life.written_by).start, span(life.last_use).end, MemoryKind::Slots, bytes);
+    for (const SlotLife& life : slot_lives(schedule_, order)) {
+      const ir::Lane& lane = schedule_.lane(schedule_.task(life.written_by).lane);
+      lives_[index_of(lane.device)].push_back(life);
     }
   }
 
-  std::pair<EventRuns*, Bytes> of_copy(const SlotLife& life) {
-    const ir::DeviceId device = schedule_.lane(schedule_.task(life.written_by).lane).device;
-    return {&runs_[index_of(device)],
-            scheduler::costs_on(costs_, life.stage, device).parameter_bytes};
+  void add_copies(const std::vector<SlotLife>& lives, EventRuns& runs) const {
+    const auto bytes_of = [this](const SlotLife& life) {
+      const ir::Lane& lane = schedule_.lane(schedule_.task(life.written_by).lane);
+      return scheduler::costs_on(costs_, life.stage, lane.device).parameter_bytes;
+    };
+    runs.start_run(lives.size());
+    for (const SlotLife& life : lives) {
+      runs.take(span(life.written_by).start, MemoryKind::Slots, bytes_of(life));
+    }
+    runs.start_run(lives.size());
+    for (const SlotLife& life : lives) {
+      runs.give(span(life.written_by).start, span(life.last_use).end, MemoryKind::Slots,
+                bytes_of(life));
+    }
   }
 
   /// When a message begins and ends to be held, seen from the tasks that its edges join: on the
@@ -313,8 +311,7 @@ class Collector {
            *ir::micro_batch_of(pass) == *ir::micro_batch_of(message);
   }
 
-  void walk_message_lane(const ir::Lane& lane) {
-    EventRuns& runs = runs_[index_of(lane.device)];
+  void walk_message_lane(const ir::Lane& lane, EventRuns& runs) const {
     const auto bytes_of = [this](TaskId id) {
       const ir::Task& task = schedule_.task(id);
       const auto* send = std::get_if<ir::Send>(&task.payload);
@@ -335,20 +332,22 @@ class Collector {
   const ir::Schedule& schedule_;
   const ir::Timeline& timeline_;
   const scheduler::CostModel& costs_;
-  std::vector<MemoryBytes> always_;   ///< by DeviceId
-  std::vector<EventRuns> runs_;       ///< by DeviceId
-  std::vector<Nanos> held_since_;     ///< by place
-  std::vector<bool> is_recomputed_;   ///< by place; empty: none is
-  std::vector<Nanos> message_begin_;  ///< by TaskId
-  std::vector<Nanos> message_end_;    ///< by TaskId
+  std::vector<MemoryBytes> always_;                  ///< by DeviceId
+  std::vector<std::vector<const ir::Lane*>> lanes_;  ///< by DeviceId
+  std::vector<std::vector<SlotLife>> lives_;         ///< by DeviceId, in the order of writing
+  std::vector<Nanos> held_since_;                    ///< by place
+  std::vector<bool> is_recomputed_;                  ///< by place; empty: none is
+  std::vector<Nanos> message_begin_;                 ///< by TaskId
+  std::vector<Nanos> message_end_;                   ///< by TaskId
 };
 
 }  // namespace
 
-MemoryEvents memory_events(const ir::Schedule& schedule,
-                           const ir::Timeline& timeline,
-                           const scheduler::CostModel& costs) {
-  return Collector(schedule, timeline, costs).collect();
+void for_each_device(const ir::Schedule& schedule,
+                     const ir::Timeline& timeline,
+                     const scheduler::CostModel& costs,
+                     const TakeEvents& take) {
+  Collector(schedule, timeline, costs).collect(take);
 }
 
 }  // namespace xpipe::simulator

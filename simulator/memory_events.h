@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "ir/ids.h"
@@ -30,14 +31,15 @@ struct MemoryEvent {
   bool operator==(const MemoryEvent&) const = default;
 };
 
-struct MemoryEvents {
-  std::vector<MemoryBytes> always;               ///< by DeviceId
-  std::vector<std::vector<MemoryEvent>> events;  ///< by DeviceId, by (time, phase)
-};
+/// What is held from start to end, and the events of one device by (time, phase).
+using TakeEvents =
+    std::function<void(const MemoryBytes& always, const std::vector<MemoryEvent>& events)>;
 
+/// Calls `take` for each device, in order; one device's events are there at a time.
 /// Requires: as memory_over_time().
-[[nodiscard]] MemoryEvents memory_events(const ir::Schedule& schedule,
-                                         const ir::Timeline& timeline,
-                                         const scheduler::CostModel& costs);
+void for_each_device(const ir::Schedule& schedule,
+                     const ir::Timeline& timeline,
+                     const scheduler::CostModel& costs,
+                     const TakeEvents& take);
 
 }  // namespace xpipe::simulator
