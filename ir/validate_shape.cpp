@@ -69,10 +69,14 @@ void check_lanes(const Schedule& schedule, Findings& findings) {
     const Lane& lane = schedule.lanes[l];
     const std::string where = place_of(schedule, LaneId{l});
     const bool is_compute = lane.kind == LaneKind::Compute;
-    for (const DeviceId device : {lane.device, lane.peer}) {
+    const auto check_device = [&](DeviceId device) {
       if (index_of(device) >= schedule.devices) {
         findings.add("id-range", where, at_most("device", index_of(device), schedule.devices));
       }
+    };
+    check_device(lane.device);
+    if (lane.peer != lane.device) {
+      check_device(lane.peer);
     }
     if (is_compute && lane.peer != lane.device) {
       findings.add("lane-peer", where,

@@ -164,6 +164,23 @@ TEST_CASE("xpipe check: all faults of one file are told at once") {
   }
 }
 
+TEST_CASE("xpipe check: a schedule on a device that is not there says so once a place (J5)") {
+  const ScratchFolder folder;
+  const std::string path =
+      folder.write("s.tasks",
+                   "# xpipe.schedule 1\npolicy hand\nmicro-batches 1\nmini-batches 1\ndevices 2\n"
+                   "stage 0 device 5 slots 1\ncompute 5: 0F0[s0:v0] 0B0[s0:v0] 0STEP0[v0]\n");
+  const Answer answer = run_xpipe({"check", path});
+  CHECK(answer.status == 4);
+  CHECK(answer.out.empty());
+  const std::string said = "device 5 does not exist: expected one of 0 to 1";
+  for (const char* place : {"stage 0: ", "lane \"compute 5\": "}) {
+    const std::size_t at = answer.err.find(place + said);
+    CHECK(at != std::string::npos);
+    CHECK(answer.err.find(place + said, at + 1) == std::string::npos);
+  }
+}
+
 TEST_CASE("xpipe: strange but good names pass through profile, plan and trace undamaged (H1)") {
   const ScratchFolder folder;
   const std::string profile = folder.write(
