@@ -115,8 +115,10 @@ class Reader {
     JsonObject object(value, path, faults_);
     SharedLink shared;
     const SharedLinkId id{static_cast<std::uint32_t>(cluster_.shared_links.size())};
+    bool can_be_named = false;
     if (std::optional<std::string> name = object.string("name", Need::Required)) {
-      if (!shared_by_name_.emplace(*name, id).second) {
+      can_be_named = shared_by_name_.emplace(*name, id).second;
+      if (!can_be_named) {
         object.fault("cluster-shared-link", "name",
                      "duplicate: another shared link is called " + json_quoted(*name) + " too");
       }
@@ -125,7 +127,7 @@ class Reader {
     shared.spec = read_spec(object);
     object.refuse_unknown();
     cluster_.shared_links.push_back(std::move(shared));
-    crossed_.push_back(false);
+    crossed_.push_back(!can_be_named);  // what is wrong with its name is said already
   }
 
   static LinkSpec read_spec(JsonObject& object) {

@@ -123,6 +123,23 @@ TEST_CASE("cluster: a slip among the shared links is refused with its path, all 
       });
 }
 
+TEST_CASE("cluster: every fault is told at once, and none that only follows from another") {
+  const Result<Cluster> cluster = cluster_from_json(
+      R"({"format": "xpipe.cluster", "version": 1, "devices": [{}, {"overlap_slowdown": 0.5}],
+ "shared_links": [{"name": "s"}, {"name": "s"}, {"name": "unused"}],
+ "links": [{"from": 0, "to": 1, "via": ["s", "s", "t"]}, {"from": 1, "to": 1}],
+ "sharing": "fair"})",
+      "c.json");
+  REQUIRE_FALSE(cluster.ok());
+  std::vector<std::string> places;
+  for (const Diagnostic& fault : cluster.error().diagnostics) {
+    places.push_back(fault.where.substr(fault.where.find('/')));
+  }
+  CHECK(places == std::vector<std::string>{"/devices/1/overlap_slowdown", "/shared_links/1/name",
+                                           "/links/0/via/1", "/links/0/via/2", "/links/1",
+                                           "/sharing", "/shared_links/2"});
+}
+
 TEST_CASE("cluster: two long lists of devices are refused before billions of links are made") {
   std::string devices;
   std::string list;
