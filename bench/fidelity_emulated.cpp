@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <numeric>
 #include <string>
 #include <thread>
@@ -133,6 +134,7 @@ std::vector<Result> measure_all(const std::vector<Combination>& what, std::uint3
   std::vector<Result> results(what.size());
   std::atomic<std::size_t> next = 0;
   std::vector<std::jthread> threads;
+  threads.reserve(jobs);
   for (std::uint32_t job = 0; job < jobs; ++job) {
     threads.emplace_back([&] {
       for (std::size_t i = next++; i < what.size(); i = next++) {
@@ -234,10 +236,15 @@ std::uint32_t number(int argc, char** argv, int at, std::uint32_t otherwise) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const Nanos task = Nanos{number(argc, argv, 1, 20'000)} * 1'000;
-  const std::uint32_t jobs = number(argc, argv, 2, 8);
-  const std::uint32_t mini_batches = number(argc, argv, 3, 3);
-  print_grid(task, jobs, mini_batches);
-  print_overheads(mini_batches);
-  return 0;
+  try {
+    const Nanos task = Nanos{number(argc, argv, 1, 20'000)} * 1'000;
+    const std::uint32_t jobs = number(argc, argv, 2, 8);
+    const std::uint32_t mini_batches = number(argc, argv, 3, 3);
+    print_grid(task, jobs, mini_batches);
+    print_overheads(mini_batches);
+    return 0;
+  } catch (const std::exception& fault) {
+    std::fprintf(stderr, "fidelity_emulated: %s\n", fault.what());
+    return 1;
+  }
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -364,7 +365,12 @@ void print_gpipe() {
 }  // namespace
 
 int main() {
-  print_pipedream();
-  print_gpipe();
-  return 0;
+  try {
+    print_pipedream();
+    print_gpipe();
+    return 0;
+  } catch (const std::exception& fault) {
+    std::fprintf(stderr, "fidelity_pipedream: %s\n", fault.what());
+    return 1;
+  }
 }

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <exception>
 #include <limits>
 #include <map>
 #include <optional>
@@ -227,6 +228,11 @@ void print_zero_bubble() {
 }  // namespace
 
 int main() {
-  print_zero_bubble();
-  return 0;
+  try {
+    print_zero_bubble();
+    return 0;
+  } catch (const std::exception& fault) {
+    std::fprintf(stderr, "fidelity_zero_bubble: %s\n", fault.what());
+    return 1;
+  }
 }
