@@ -1,6 +1,7 @@
 #include "app/run_summary.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -110,12 +111,17 @@ nlohmann::ordered_json to_json(const RunSummary& summary) {
 }
 
 std::string list_text(const std::vector<std::string>& values) {
-  constexpr std::size_t kShown = 8;
+  constexpr std::size_t kAllShown = 6;
+  constexpr std::size_t kEndShown = 2;
+  if (values.size() > 1 &&
+      std::ranges::adjacent_find(values, std::not_equal_to<>()) == values.end()) {
+    return values.front();
+  }
   std::string text;
   for (std::size_t k = 0; k < values.size(); ++k) {
-    if (values.size() > kShown && k == kShown / 2) {
+    if (values.size() > kAllShown && k == kEndShown) {
       text += ",..";
-      k = values.size() - kShown / 2;
+      k = values.size() - kEndShown;
     }
     text += (text.empty() ? "" : ",") + values[k];
   }

@@ -71,7 +71,7 @@ struct RunSummary {
 
 // How tables write numbers.
 
-/// "3,2,1,0", shortened in the middle where there are many.
+/// "3,2,1,0"; "7,6,..,1,0" where there are many; "0" where all are alike.
 [[nodiscard]] std::string list_text(const std::vector<std::string>& values);
 /// "12.3 %".
 [[nodiscard]] std::string percent_text(double share);

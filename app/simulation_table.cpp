@@ -148,7 +148,7 @@ std::string weights_table(const std::vector<Simulation>& runs) {
          column([](const Stage& s) { return std::to_string(s.peak.versions_held); }),
          list_text(in_flight)});
   }
-  return "\nweights and micro-batches, by stage\n" + table.to_string() +
+  return "\nweights and micro-batches, by stage (one number: all alike)\n" + table.to_string() +
          "staleness: updates missing from the weights that a forward (F) or backward (B) reads.\n"
          "predict: steps that these weights are predicted ahead. weights held, in flight: at the "
          "peak.\n";
@@ -215,14 +215,10 @@ std::string what_if_tables(const std::vector<Simulation>& runs) {
 
 std::string to_table(const Workload& workload, const std::vector<Simulation>& runs) {
   const auto mini_batches = runs.front().summary.mini_batches;
-  std::vector<std::string> layers;
-  for (const std::uint32_t count : workload.partition) {
-    layers.push_back(std::to_string(count));
-  }
   std::string text =
       fmt::format("{} ({})\n{} stages on {} devices, layers per stage {}; {} mini-batches",
                   workload.profile.name, workload.profile.provenance, workload.stages,
-                  runs.front().summary.devices, list_text(layers), mini_batches);
+                  runs.front().summary.devices, fmt::join(workload.partition, ","), mini_batches);
   if (workload.batch_size.has_value()) {
     text += fmt::format(" of {} samples", *workload.batch_size);
   }

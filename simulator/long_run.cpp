@@ -39,12 +39,12 @@ class Search {
     if (!first.ok()) {
       return first.error();
     }
-    const ir::Schedule& schedule = first.value().schedule;
-    tasks_per_mini_batch_ = schedule.tasks.size() / schedule.mini_batches + 1;
+    const uint32_t first_length = first.value().schedule.mini_batches;
+    tasks_per_mini_batch_ = first.value().schedule.tasks.size() / first_length + 1;
     LongRun result;
     std::optional<Proof> proof;
     if (request_.extrapolate || request_.find_steady_state) {
-      if (ir::Status searched = search(schedule, proof); !searched.ok()) {
+      if (ir::Status searched = search(first.value(), proof); !searched.ok()) {
         return searched.error();
       }
       if (ir::Status found = find_steady(proof, result.steady); !found.ok()) {
@@ -54,8 +54,9 @@ class Search {
     if (proof && request_.extrapolate && take(std::move(*proof), result)) {
       return result;
     }
-    if (n == schedule.mini_batches) {
-      result.base = std::move(first).value();
+    if (n == first_length) {
+      const bool is_in_proof = proof && proof->base.schedule.mini_batches == first_length;
+      result.base = is_in_proof ? std::move(proof->base) : std::move(first).value();
       return result;
     }
     if (request_.extrapolate && !proof) {
@@ -92,24 +93,35 @@ class Search {
             tasks <= kMostTasksInFull / 4);
   }
 
-  /// Longer and longer segments, until a repeat holds.
-  ir::Status search(const ir::Schedule& example, std::optional<Proof>& proof) {
-    const auto stages = static_cast<uint32_t>(example.stages.size());
-    const uint32_t filling = (stages + example.micro_batches - 1) / example.micro_batches;
+  /// In `first`, then in longer and longer segments, until a repeat holds. `first` is taken where
+  /// it holds in it.
+  ir::Status search(ReplayedSegment& first, std::optional<Proof>& proof) {
+    const auto stages = static_cast<uint32_t>(first.schedule.stages.size());
+    const uint32_t filling =
+        (stages + first.schedule.micro_batches - 1) / first.schedule.micro_batches;
+    longest_tried_ = first.schedule.mini_batches;
     uint64_t length = std::max(kFirstLength, 2 * filling + 8);
-    for (bool first = true; first || may_try(length); length *= 2, first = false) {
+    length = length > longest_tried_ ? length : 2 * longest_tried_;
+    if (ir::Status tried = search_in(first, proof); !tried.ok() || proof) {
+      return tried;
+    }
+    for (bool must = true; must || may_try(length); length *= 2, must = false) {
       ir::Result<ReplayedSegment> segment = replayed(static_cast<uint32_t>(length));
       if (!segment.ok()) {
         return segment.error();
       }
       longest_tried_ = length;
-      for (Repeat& repeat : find_repeats(segment.value(), costs_, kCandidates)) {
-        if (ir::Status tried = prove(segment.value(), std::move(repeat), proof); !tried.ok()) {
-          return tried;
-        }
-        if (proof) {
-          return {};
-        }
+      if (ir::Status tried = search_in(segment.value(), proof); !tried.ok() || proof) {
+        return tried;
+      }
+    }
+    return {};
+  }
+
+  ir::Status search_in(ReplayedSegment& segment, std::optional<Proof>& proof) {
+    for (Repeat& repeat : find_repeats(segment, costs_, kCandidates)) {
+      if (ir::Status tried = prove(segment, std::move(repeat), proof); !tried.ok() || proof) {
+        return tried;
       }
     }
     return {};

@@ -109,6 +109,35 @@ std::vector<Place> places_of(const ir::Schedule& schedule) {
   return places;
 }
 
+/// What each task waits for by edges, in compressed rows.
+class Sources {
+ public:
+  explicit Sources(const ir::Schedule& schedule)
+      : begin_(schedule.tasks.size() + 1, 0), from_(schedule.edges.size()) {
+    const std::vector<Place> places = places_of(schedule);
+    for (const ir::Edge& edge : schedule.edges) {
+      ++begin_[index_of(edge.to) + size_t{1}];
+    }
+    for (size_t i = 1; i < begin_.size(); ++i) {
+      begin_[i] += begin_[i - 1];
+    }
+    std::vector<uint32_t> next(begin_.begin(), begin_.end() - 1);
+    for (const ir::Edge& edge : schedule.edges) {
+      from_[next[index_of(edge.to)]++] = places[index_of(edge.from)];
+    }
+  }
+
+  /// Replaces what `sources` holds.
+  void list(TaskId task, std::vector<Place>& sources) const {
+    sources.assign(from_.begin() + begin_[index_of(task)],
+                   from_.begin() + begin_[index_of(task) + size_t{1}]);
+  }
+
+ private:
+  std::vector<uint32_t> begin_;
+  std::vector<Place> from_;
+};
+
 class Comparison {
  public:
   Comparison(const ir::Schedule& shorter, const ir::Schedule& longer, const Repeat& repeat)
@@ -163,39 +192,34 @@ class Comparison {
 
   /// What each task of the longer one waits for is what its like in the shorter one waits for.
   [[nodiscard]] bool has_same_edges() const {
-    using Arrow = std::tuple<bool, Place, Place>;  // behind the border?, to, from
-    const std::vector<Place> in_shorter = places_of(shorter_);
-    const std::vector<Place> in_longer = places_of(longer_);
-    std::vector<Arrow> expected;
-    std::vector<Arrow> found;
-    expected.reserve(longer_.edges.size());
-    found.reserve(longer_.edges.size());
-    for (const ir::Edge& edge : shorter_.edges) {
-      const Place from = in_shorter[index_of(edge.from)];
-      const Place to = in_shorter[index_of(edge.to)];
-      if (to.second < second_cut(to.first)) {
-        expected.emplace_back(false, to, from);
-      }
-      if (to.second >= first_cut(to.first)) {
-        expected.emplace_back(true, to, from);
-      }
-    }
-    for (const ir::Edge& edge : longer_.edges) {
-      Place from = in_longer[index_of(edge.from)];
-      Place to = in_longer[index_of(edge.to)];
-      const bool is_behind = to.second >= second_cut(to.first);
-      if (is_behind) {
-        if (from.second < inserted(from.first)) {
-          return false;  // waits for the beginning: not the same later
+    const Sources of_shorter(shorter_);
+    const Sources of_longer(longer_);
+    std::vector<Place> expected;
+    std::vector<Place> found;
+    for (size_t l = 0; l < longer_.lanes.size(); ++l) {
+      const std::vector<TaskId>& order = longer_.lanes[l].order;
+      for (size_t i = 0; i < order.size(); ++i) {
+        const bool is_behind = i >= second_cut(l);
+        const size_t like = is_behind ? i - inserted(l) : i;
+        of_shorter.list(shorter_.lanes[l].order[like], expected);
+        of_longer.list(order[i], found);
+        for (Place& from : found) {
+          if (!is_behind) {
+            break;
+          }
+          if (from.second < inserted(from.first)) {
+            return false;  // waits for the beginning: not the same later
+          }
+          from.second -= inserted(from.first);
         }
-        from.second -= inserted(from.first);
-        to.second -= inserted(to.first);
+        std::ranges::sort(expected);
+        std::ranges::sort(found);
+        if (expected != found) {
+          return false;
+        }
       }
-      found.emplace_back(is_behind, to, from);
     }
-    std::ranges::sort(expected);
-    std::ranges::sort(found);
-    return expected == found;
+    return true;
   }
 
   const ir::Schedule& shorter_;

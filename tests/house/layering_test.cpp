@@ -50,6 +50,7 @@ const std::vector<std::pair<std::string, Folders>> kVendors{
     {"nccl", {"executor/nccl"}},
     {"gloo/", {"executor/torch"}},
     {"CLI/", {"app"}},
+    {"tbb/", {"app"}},
     {"fmt/", {"app", "tests/app"}},  // never where torch's own fmt is in sight
     {"doctest/", {"tests"}},
     {"rapidcheck", {"tests"}},

@@ -89,6 +89,7 @@ TEST_CASE("metrics: every transfer and byte is counted (field case G5)") {
     CHECK(link.transfers == 8);
     CHECK(link.bytes == 8'000'000);
     CHECK(link.busy == 8 * kMilli);
+    CHECK(link.utilization == Approx(8.0 * kMilli / static_cast<double>(metrics.makespan)));
   }
   const ir::Schedule large = schedule_of("gpipe", {8, 8, 1}, chain_with(8, 33'554'432));
   const auto eight =
@@ -110,6 +111,7 @@ TEST_CASE("metrics: exposed communication is the idle time behind a message unde
   CHECK(metrics.makespan == 620);
   CHECK(metrics.devices[0].exposed_communication == 10);
   CHECK(metrics.devices[1].exposed_communication == 10);
+  CHECK(metrics.exposed_of_total == Approx(20.0 / (2 * 620)).epsilon(1e-12));
 }
 
 TEST_CASE("metrics: samples per second need time to pass") {
