@@ -36,7 +36,10 @@ void print_people(const std::vector<scheduler::Policy>& policies) {
     }
     std::cout << '\n';
   }
-  std::cout << "D stages, T micro-batches a mini-batch, N mini-batches, k the stage from 0.\n";
+  std::cout
+      << "D stages, T micro-batches a mini-batch, N mini-batches, k the stage from 0. With\n"
+         "--replicas, R replicas of stage k and later stand for D-k, and what a stage has in\n"
+         "flight is divided among its r replicas, rounded up; the bubble is without them.\n";
 }
 
 void print_json(const std::vector<scheduler::Policy>& policies) {

@@ -46,7 +46,7 @@ scheduler::Policy gpipe() {
   policy.summary = "all forwards, all backwards, one step; drains after every mini-batch";
   policy.source = "GPipe (Huang et al., NeurIPS'19), section 2.3";
   policy.promise_text = {.bubble = "(D-1)/(T+D-1)",
-                         .in_flight = "T; ceil(T/r) on each of r replicas",
+                         .in_flight = "T",
                          .versions_held = "1",
                          .staleness = "0",
                          .prediction = "none; equals sequential training"};

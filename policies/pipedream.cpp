@@ -111,11 +111,11 @@ scheduler::Policy pipedream() {
   policy.whole_mini_batch = true;
   policy.promise_text = {
       .bubble = "(D-1)/(N+D-1), only at the ends of a segment",
-      .in_flight = "min(D-k, N); ceil of the replicas from k on over r on each of r replicas",
-      .versions_held = "D-k; D with vertical-sync=true; with replicas 1 + the staleness",
+      .in_flight = "min(D-k, N)",
+      .versions_held = "D-k; D with vertical-sync=true; with r replicas 1+ceil((R-1)/r)",
       .staleness =
           "D-1-k in both passes, on the same weights; D-1 with vertical-sync=true; with r "
-          "replicas a step averages r mini-batches: ceil((replicas from k on - 1) / r)",
+          "replicas, whose step averages r mini-batches, ceil((R-1)/r)",
       .prediction = "none; equals sequential training where D=1"};
   policy.plan = &plan_pipedream;
   policy.promises = &promise_pipedream;

@@ -151,7 +151,7 @@ scheduler::Policy xpipe() {
   };
   policy.promise_text = {
       .bubble = "(D-1)/(N*T+D-1), only at the ends of a segment",
-      .in_flight = "min(D-k, N*T); ceil of the replicas from k on over r on each of r replicas",
+      .in_flight = "min(D-k, N*T)",
       .versions_held = "at most 3; at most 2 with T=1 or predict=forward; 1 with predict=none",
       .staleness = "forward ceil((D-1-k)/T), backward 0",
       .prediction =

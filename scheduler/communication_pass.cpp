@@ -167,8 +167,9 @@ class Builder {
       return;
     }
     for (std::vector<std::vector<Target>>& by_stage : targets_) {
-      for (std::uint16_t k = 0; k < by_stage.size(); ++k) {
-        const std::vector<DeviceId>& receivers = receivers_[index_of(device_of(StageId{k}))];
+      for (std::size_t k = 0; k < by_stage.size(); ++k) {
+        const DeviceId own = schedule_.stages[k].device();
+        const std::vector<DeviceId>& receivers = receivers_[index_of(own)];
         for (Target& to : by_stage[k]) {
           const auto place =
               std::lower_bound(receivers.begin(), receivers.end(), device_of(to.stage));
