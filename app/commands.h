@@ -21,6 +21,7 @@ void add_clusters_command(CLI::App& app, Context& context);
 void add_schedule_command(CLI::App& app, Context& context);
 void add_check_command(CLI::App& app, Context& context);
 void add_simulate_command(CLI::App& app, Context& context);
+void add_plan_command(CLI::App& app, Context& context);
 void add_profile_command(CLI::App& app, Context& context);
 void add_train_command(CLI::App& app, Context& context);
 /// `train`, in place of add_train_command(), where Context::emulated.

@@ -90,6 +90,7 @@ int run(int argc, const char* const* argv) {
   add_schedule_command(app, context);
   add_check_command(app, context);
   add_simulate_command(app, context);
+  add_plan_command(app, context);
   add_profile_command(app, context);
   if (context.emulated) {
     add_emulate_command(app, context);

@@ -1,0 +1,218 @@
+#include "app/plan_search.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "app/compiled_run.h"
+#include <fmt/format.h>
+
+namespace xpipe::app {
+
+namespace {
+
+/// Rounds in which a cut's memory limits are lowered by what the simulation holds beyond the
+/// policy's promises (message buffers above all).
+constexpr int kMemoryRounds = 6;
+
+/// Mini-batches after which everything that is in flight at once has been: 2 D micro-batches.
+std::uint32_t mini_batches_for(const RunRequest& run, std::uint32_t stages) {
+  const std::uint32_t t = run.policy->whole_mini_batch ? 1 : run.micro_batches;
+  return std::max(4U, (2 * stages + t - 1) / t + 2);
+}
+
+std::vector<PeakMemory> peaks_of(const std::vector<simulator::DeviceMemory>& memory,
+                                 const ir::Cluster& cluster) {
+  std::vector<PeakMemory> peaks;
+  for (std::size_t d = 0; d < memory.size(); ++d) {
+    PeakMemory peak{.bytes = memory[d].peak,
+                    .time = memory[d].peak_time,
+                    .by_kind = {},
+                    .limit = cluster.devices[d].memory_bytes};
+    for (const simulator::MemoryPoint& point : memory[d].curve) {
+      if (point.time <= peak.time) {
+        peak.by_kind = point.bytes;
+      }
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+ir::Bytes fullest(const Candidate& candidate) {
+  ir::Bytes most = 0;
+  for (const PeakMemory& peak : candidate.memory) {
+    most = std::max(most, peak.bytes);
+  }
+  return most;
+}
+
+/// Cuts, simulates, and where a device holds more than it was promised to, cuts again with as much
+/// less memory.
+ir::Result<Candidate> best_cut(const Workload& workload,
+                               const PlanCutter& cutter,
+                               const RunRequest& run,
+                               std::uint32_t stages) {
+  std::vector<std::optional<ir::Bytes>> limits;
+  for (std::uint32_t k = 0; k < stages; ++k) {
+    limits.push_back(workload.cluster.devices[k].memory_bytes);
+  }
+  std::optional<Candidate> best;
+  for (int round = 0; round < kMemoryRounds; ++round) {
+    ir::Result<StageCut> cut = cutter.cut(run, stages, limits);
+    if (!cut.ok()) {
+      return cut.error();
+    }
+    if (best && cut.value().partition == best->cut.partition) {
+      break;
+    }
+    if (round > 0) {
+      cut.value().exact = false;
+      cut.value().reason =
+          "memory: cuts were tried until the simulation, buffers included, fitted the devices";
+    }
+    const std::vector<ir::Bytes> promised = cut.value().held_bytes;
+    ir::Result<Candidate> tried = simulate_cut(workload, run, std::move(cut).value());
+    if (!tried.ok()) {
+      return tried.error();
+    }
+    const Candidate& candidate = tried.value();
+    const bool fits = candidate.fits();
+    for (std::uint32_t k = 0; k < stages; ++k) {
+      if (candidate.memory[k].shortfall() > 0) {
+        const ir::Bytes beyond = std::max<ir::Bytes>(1, candidate.memory[k].bytes - promised[k]);
+        limits[k] =
+            std::max<ir::Bytes>(0, std::min(*limits[k] - 1, *candidate.memory[k].limit - beyond));
+      }
+    }
+    if (!best || candidate.shortfall < best->shortfall) {
+      best = std::move(tried).value();
+    }
+    if (fits) {
+      break;
+    }
+  }
+  return std::move(*best);
+}
+
+bool comes_before(const Candidate& a, const Candidate& b) {
+  const auto key = [](const Candidate& c) {
+    return std::tuple(c.shortfall, -c.samples_per_s.value_or(0.0), fullest(c));
+  };
+  return key(a) < key(b);
+}
+
+}  // namespace
+
+double Candidate::ns_per_mini_batch() const {
+  return steady.found() ? static_cast<double>(steady.period_ns) / steady.period
+                        : static_cast<double>(metrics.makespan) / run.mini_batches;
+}
+
+ir::Result<Candidate> simulate_cut(const Workload& workload, const RunRequest& run, StageCut cut) {
+  Candidate candidate{.run = run, .workload = workload};
+  candidate.workload.profile = cut.profile;
+  candidate.workload.partition = cut.partition;
+  candidate.workload.stages = static_cast<std::uint32_t>(cut.partition.size());
+  candidate.cut = std::move(cut);
+  const scheduler::Policy& policy = *run.policy;
+  candidate.micro_batches = policy.whole_mini_batch ? 1 : run.micro_batches;
+  if (candidate.run.mini_batches == 0) {
+    candidate.run.mini_batches = mini_batches_for(run, candidate.workload.stages);
+  }
+  ir::Result<scheduler::StagedModel> model = staged_model(
+      candidate.workload, run.micro_batches,
+      {.whole_mini_batch = policy.whole_mini_batch, .extrapolation = policy.extrapolation});
+  if (!model.ok()) {
+    return model.error();
+  }
+  candidate.model = std::move(model).value();
+  ir::Result<CompiledRun> compiled = CompiledRun::compile(candidate.run, candidate.model.graph);
+  if (!compiled.ok()) {
+    return compiled.error();
+  }
+  const ir::Result<Replayed> replayed = compiled.value().replay(candidate.model.costs);
+  if (!replayed.ok()) {
+    return replayed.error();
+  }
+  const ir::Schedule& schedule = compiled.value().schedule();
+  candidate.steady = replayed.value().steady;
+  candidate.metrics = simulator::measure(schedule, replayed.value().timeline);
+  candidate.memory = peaks_of(
+      simulator::memory_over_time(schedule, replayed.value().timeline, candidate.model.costs),
+      workload.cluster);
+  for (const PeakMemory& peak : candidate.memory) {
+    candidate.shortfall = std::max(candidate.shortfall, peak.shortfall());
+  }
+  const double samples = candidate.workload.samples_per_mini_batch(run.micro_batches);
+  const double time = candidate.ns_per_mini_batch();
+  if (time > 0) {
+    candidate.samples_per_s = samples * 1e9 / time;
+  }
+  return candidate;
+}
+
+ir::Result<PlanOutcome> search_plans(const Workload& workload, const PlanRequest& request) {
+  const PlanCutter cutter(workload, request.search);
+  PlanOutcome outcome;
+  std::optional<ir::Error> refused;
+  for (const std::uint32_t stages : request.stages) {
+    std::vector<const scheduler::Policy*> whole;  // done already: their T is 1
+    for (RunRequest run : request.runs) {
+      if (run.policy->whole_mini_batch) {
+        if (std::ranges::find(whole, run.policy) != whole.end()) {
+          continue;
+        }
+        whole.push_back(run.policy);
+        run.micro_batches = 1;
+      }
+      if (run.mini_batches == 0) {
+        run.mini_batches = mini_batches_for(run, stages);
+      }
+      ir::Result<Candidate> candidate = ir::Error{};
+      if (request.partition.empty()) {
+        candidate = best_cut(workload, cutter, run, stages);
+      } else {
+        ir::Result<StageCut> cut = cut_by_hand(workload, request.partition);
+        if (!cut.ok()) {
+          return cut.error();
+        }
+        candidate = simulate_cut(workload, run, std::move(cut).value());
+      }
+      if (candidate.ok()) {
+        outcome.candidates.push_back(std::move(candidate).value());
+        continue;
+      }
+      if (candidate.error().kind != ir::ErrorKind::Usage &&
+          candidate.error().kind != ir::ErrorKind::Illegal) {
+        return candidate.error();
+      }
+      refused = candidate.error();
+      outcome.refused.push_back(fmt::format("{}, {} stages, T = {}: {}", run.policy->name, stages,
+                                            run.micro_batches, candidate.error().to_string()));
+    }
+  }
+  if (outcome.candidates.empty()) {
+    return *refused;
+  }
+  std::ranges::stable_sort(outcome.candidates, comes_before);
+  return outcome;
+}
+
+std::vector<std::uint32_t> micro_batches_to_try(std::uint32_t samples) {
+  constexpr std::size_t kFewest = 4;
+  std::vector<std::uint32_t> divisors;
+  std::vector<std::uint32_t> powers;
+  for (std::uint32_t t = 1; t <= samples; ++t) {
+    if (samples % t == 0) {
+      divisors.push_back(t);
+    }
+    if ((t & (t - 1)) == 0) {
+      powers.push_back(t);
+    }
+  }
+  return divisors.size() < kFewest ? powers : divisors;
+}
+
+}  // namespace xpipe::app
