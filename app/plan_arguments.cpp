@@ -172,6 +172,11 @@ ir::Status check_combination(const PlanArguments& arguments) {
   refuse(pipedream && by_hand, "--partition", "leaves --search pipedream nothing to search");
   refuse(pipedream && arguments.workload.stages.has_value(), "--stages",
          "has no effect with --search pipedream, which chooses them; say --machines");
+  const PassesArguments& passes = arguments.workload.passes;
+  refuse(passes.devices.has_value(), "--devices", "has no effect: the plan has a device a stage");
+  refuse(!passes.placement.empty(), "--placement", "has no effect: the plan places the stages");
+  refuse(!passes.replicas.empty(), "--replicas",
+         "has no effect: --search pipedream chooses the replicas");
   refuse(by_hand && arguments.search == "antichains", "--partition",
          "leaves --search antichains nothing to search");
   if (by_hand && arguments.workload.stages &&
@@ -191,7 +196,13 @@ ir::Result<PlanRequest> plan_request(const PlanArguments& arguments,
   request.search = arguments.search == "order"        ? Search::Order
                    : arguments.search == "antichains" ? Search::Antichains
                                                       : Search::Pipedream;
-  request.partition = arguments.workload.partition;
+  if (!arguments.workload.partition.empty()) {
+    ir::Result<StageCut> cut = cut_by_hand(workload, arguments.workload.partition);
+    if (!cut.ok()) {
+      return cut.error();
+    }
+    request.cut = std::move(cut).value();
+  }
   request.stages = stages_to_try(arguments, workload);
   if (request.stages.front() > workload.cluster.devices.size()) {
     return usage("--stages", fmt::format("found {} stages for {} devices in {}; one stage a device",

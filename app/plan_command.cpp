@@ -46,24 +46,14 @@ bool has_replicas(const StageCut& cut) {
   return std::ranges::any_of(cut.replicas, [](std::uint32_t r) { return r > 1; });
 }
 
-/// Simulates a straight cut of PipeDream's program with each policy and T.
-ir::Result<PlanOutcome> simulate_straight(const Workload& workload,
-                                          const PlanRequest& request,
-                                          const StageCut& cut) {
-  Workload in_order = workload;
-  in_order.profile = cut.profile;
-  PlanRequest by_hand = request;
-  by_hand.search = Search::Order;
-  by_hand.partition = cut.partition;
-  by_hand.stages = {static_cast<std::uint32_t>(cut.partition.size())};
-  ir::Result<PlanOutcome> outcome = search_plans(in_order, by_hand);
-  if (outcome.ok()) {
-    for (Candidate& candidate : outcome.value().candidates) {
-      candidate.cut.exact = cut.exact;
-      candidate.cut.reason = cut.reason;
-    }
-  }
-  return outcome;
+/// Simulates a cut that has been found with each policy and T.
+ir::Result<PlanOutcome> simulate_found(const Workload& workload,
+                                       const PlanRequest& request,
+                                       const StageCut& cut) {
+  PlanRequest found = request;
+  found.stages = {static_cast<std::uint32_t>(cut.partition.size())};
+  found.cut = cut;
+  return search_plans(workload, found);
 }
 
 ir::Status plan_command(const PlanArguments& arguments, const scheduler::PolicyRegistry& registry) {
@@ -94,12 +84,13 @@ ir::Status plan_command(const PlanArguments& arguments, const scheduler::PolicyR
     }
     pipedream = std::move(found).value();
     report.pipedream = &*pipedream;
-    if (has_replicas(pipedream->cut)) {
+    outcome = simulate_found(workload.value(), request.value(), pipedream->cut);
+    if (!outcome.ok() && has_replicas(pipedream->cut)) {
       report.notes.push_back(
-          "the plan has replicated stages, which are not simulated: its samples/s are PipeDream's "
-          "formula's; --straight gives a plan that is simulated");
-    } else {
-      outcome = simulate_straight(workload.value(), request.value(), pipedream->cut);
+          "not simulated, samples/s and times are those of PipeDream's formula, memory is not "
+          "checked (--straight gives a plan without replicas): " +
+          outcome.error().to_string());
+      outcome = PlanOutcome{};
     }
   } else {
     outcome = search_plans(workload.value(), request.value());

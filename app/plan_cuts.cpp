@@ -60,11 +60,6 @@ std::string compression_reason(const scheduler::Cuts& found) {
   return "";
 }
 
-bool every_output_goes_to_the_next_layer(const ir::Profile& profile) {
-  return std::ranges::all_of(profile.edges,
-                             [](const ir::LayerEdge& edge) { return edge.to == edge.from + 1; });
-}
-
 /// Stages that end at these antichains, each within the next. Inputs are in stage 0.
 StageCut stages_of_parts(const ir::Profile& profile,
                          const scheduler::Cuts& found,
@@ -90,9 +85,7 @@ StageCut stages_of_parts(const ir::Profile& profile,
 }  // namespace
 
 PlanCutter::PlanCutter(const Workload& workload, Search search)
-    : workload_(workload),
-      search_(search),
-      is_chain_(every_output_goes_to_the_next_layer(workload.profile)) {
+    : workload_(workload), search_(search) {
   if (search == Search::Order) {
     cuts_ = scheduler::cuts_of_order(workload.profile);
     return;
@@ -139,7 +132,8 @@ ir::Result<StageCut> PlanCutter::cut(const RunRequest& run,
                               .optimizer = workload_.optimizer,
                               .extrapolation = run.policy->extrapolation,
                               .placement = {},
-                              .task_overhead = workload_.task_overhead},
+                              .task_overhead = workload_.task_overhead,
+                              .recompute = workload_.passes.recompute},
                              workload_.cluster, promises.value());
   if (!terms.ok()) {
     return terms.error();
@@ -171,14 +165,17 @@ ir::Result<StageCut> PlanCutter::cut(const RunRequest& run,
   if (!compressed.empty()) {
     cut.exact = false;
     cut.reason = compressed;
-  } else if (!is_chain_) {
-    // Tensors that skip a stage are counted where they do not go. Where that decided nothing, the
-    // slowest stage is as fast as if transfers were free.
-    for (scheduler::StageTerms& stage : problem.stages) {
-      stage.ns_per_sent_byte = 0.0;
+  } else if (workload_.passes.recompute != scheduler::Recompute::None) {
+    cut.exact = false;
+    cut.reason = "with --recompute the memory that a cut takes was estimated";
+  } else {
+    // A tensor that skips a stage is counted on links where it does not go. Without those the
+    // bottleneck can only fall; where it does not, no cut is better than the one found.
+    for (scheduler::CutPoint& point : problem.cuts) {
+      point.crossing_bytes = point.needed_bytes;
     }
-    const ir::Result<scheduler::ChainPlan> free = scheduler::plan_chain(problem);
-    if (!free.ok() || free.value().bottleneck != plan.value().bottleneck) {
+    const ir::Result<scheduler::ChainPlan> least = scheduler::plan_chain(problem);
+    if (!least.ok() || least.value().bottleneck != plan.value().bottleneck) {
       cut.exact = false;
       cut.reason = "a tensor that skips a stage was counted on every link that it passes by";
     }

@@ -69,7 +69,6 @@ class PlanCutter {
   scheduler::Cuts found_;  ///< not for Order
   std::vector<scheduler::CutPoint> cuts_;
   std::vector<std::vector<std::uint32_t>> after_;
-  bool is_chain_ = true;  ///< no tensor is used by any but the next layer
 };
 
 /// A cut given by hand, checked. Errors: Usage, naming the layer that is missing or too many.

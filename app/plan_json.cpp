@@ -26,17 +26,22 @@ Json stages_json(const Candidate& plan) {
   const std::vector<StageTransfer> transfers = transfers_of(plan);
   for (std::size_t k = 0; k < times.size(); ++k) {
     const scheduler::StageCosts& costs = plan.model.costs.stages[k];
+    const PeakMemory& peak = stage_memory(plan, k);
+    Json devices = Json::array();
+    for (const ir::DeviceId device : plan.workload.placement[k]) {
+      devices.push_back(ir::index_of(device));
+    }
     stages.push_back({{"stage", k},
                       {"layers", names[k]},
-                      {"devices", Json::array({k})},
+                      {"devices", std::move(devices)},
                       {"time_ns", times[k]},
                       {"sent_bytes", transfers[k].bytes},
                       {"transfer_ns", transfers[k].time},
                       {"parameter_bytes", costs.parameter_bytes},
-                      {"peak_memory_bytes", plan.memory[k].bytes},
-                      {"peak_memory_by_kind", memory_json(plan.memory[k].by_kind)}});
-    if (plan.memory[k].limit) {
-      stages.back()["memory_bytes"] = *plan.memory[k].limit;
+                      {"peak_memory_bytes", peak.bytes},
+                      {"peak_memory_by_kind", memory_json(peak.by_kind)}});
+    if (peak.limit) {
+      stages.back()["memory_bytes"] = *peak.limit;
     }
   }
   return stages;
@@ -64,12 +69,9 @@ Json candidate_json(const Candidate& candidate) {
                {"micro_batches", candidate.micro_batches},
                {"partition", candidate.workload.partition}};
   add_rate(json, candidate);
-  ir::Bytes peak = 0;
-  for (const PeakMemory& memory : candidate.memory) {
-    peak = std::max(peak, memory.bytes);
-  }
   json["bubble_of_total"] = candidate.metrics.bubble_of_total;
-  json["peak_memory_bytes"] = peak;
+  json["peak_memory_bytes"] = candidate.peak_memory();
+  json["forward_staleness_max"] = candidate.staleness;
   json["fits"] = candidate.fits();
   json["shortfall_bytes"] = candidate.shortfall;
   json["exact"] = candidate.cut.exact;

@@ -19,6 +19,7 @@ constexpr double kDecides = 0.97;
 struct Busiest {
   std::string name;
   double share = 0.0;
+  std::size_t device = 0;
 };
 
 Busiest busiest_device(const Candidate& plan, double time) {
@@ -27,7 +28,7 @@ Busiest busiest_device(const Candidate& plan, double time) {
     const double share =
         static_cast<double>(plan.metrics.devices[d].busy) / plan.run.mini_batches / time;
     if (share > busiest.share) {
-      busiest = {fmt::format("stage {} (device {})", d, d), share};
+      busiest = {fmt::format("stage {} (device {})", plan.stage_on(d), d), share, d};
     }
   }
   return busiest;
@@ -83,10 +84,12 @@ std::optional<double> ideal_rate(const Candidate& plan) {
   double speed = 0.0;
   for (std::size_t k = 0; k < plan.model.costs.stages.size(); ++k) {
     const scheduler::StageCosts& stage = plan.model.costs.stages[k];
-    const double device = plan.workload.cluster.devices[k].speed;
+    const std::vector<ir::DeviceId>& devices = plan.workload.placement[k];
     work += static_cast<double>(stage.forward + stage.backward_input + stage.backward_weight) *
-            device * plan.micro_batches;
-    speed += device;
+            plan.workload.cluster.devices[index_of(devices.front())].speed * plan.micro_batches;
+    for (const ir::DeviceId device : devices) {
+      speed += plan.workload.cluster.devices[index_of(device)].speed;
+    }
   }
   if (work <= 0.0) {
     return std::nullopt;
@@ -132,10 +135,15 @@ PlanLimit limit_of(const Candidate& plan) {
         "{:.1f} %",
         link.name, 100 * link.share, device.name, 100 * device.share);
   } else {
+    const double exposed =
+        static_cast<double>(plan.metrics.devices[device.device].exposed_communication) /
+        plan.run.mini_batches / time;
     limit.text = fmt::format(
-        "{}, the busiest, computes {:.1f} % of the time{}; the rest is waiting", device.name,
-        100 * device.share,
-        link.share > 0 ? fmt::format(", {} is busy {:.1f} %", link.name, 100 * link.share) : "");
+        "{}, the busiest, computes {:.1f} % of the time{}; the rest is waiting, {:.1f} % for "
+        "messages on their way",
+        device.name, 100 * device.share,
+        link.share > 0 ? fmt::format(", {} is busy {:.1f} %", link.name, 100 * link.share) : "",
+        100 * exposed);
     if (const auto bubble = lasting_bubble(plan)) {
       limit.text += fmt::format(
           "; {} drains after every mini-batch, which on equal stages leaves "
@@ -151,11 +159,13 @@ std::vector<StageTransfer> transfers_of(const Candidate& plan) {
   for (const scheduler::StageLink& link : plan.model.graph.links) {
     StageTransfer& transfer = transfers[index_of(link.from)];
     transfer.bytes += std::max<ir::Bytes>(0, link.bytes);
-    const ir::DeviceId from{index_of(link.from)};
-    const ir::DeviceId to{index_of(link.to)};
-    for (const auto& [a, b] : {std::pair(from, to), std::pair(to, from)}) {
-      if (const ir::LinkSpec* spec = scheduler::find_link(plan.model.costs, a, b)) {
-        transfer.time = std::max(transfer.time, scheduler::transfer_time(*spec, link.bytes));
+    for (const ir::DeviceId a : plan.workload.placement[index_of(link.from)]) {
+      for (const ir::DeviceId b : plan.workload.placement[index_of(link.to)]) {
+        for (const auto& [from, to] : {std::pair(a, b), std::pair(b, a)}) {
+          if (const ir::LinkSpec* spec = scheduler::find_link(plan.model.costs, from, to)) {
+            transfer.time = std::max(transfer.time, scheduler::transfer_time(*spec, link.bytes));
+          }
+        }
       }
     }
   }
@@ -167,17 +177,21 @@ std::vector<ir::Nanos> stage_times(const Candidate& plan) {
   std::vector<ir::Nanos> times;
   for (std::size_t k = 0; k < costs.stages.size(); ++k) {
     const scheduler::StageCosts& stage = costs.stages[k];
+    const std::size_t device = index_of(plan.workload.placement[k].front());
     const ir::Nanos launch =
-        costs.task_overhead + (costs.launch_overhead.empty() ? 0 : costs.launch_overhead[k]);
-    times.push_back(stage.forward + stage.backward_input + stage.backward_weight + 2 * launch);
+        costs.task_overhead + (costs.launch_overhead.empty() ? 0 : costs.launch_overhead[device]);
+    const bool recomputes = plan.workload.passes.recompute != scheduler::Recompute::None;
+    times.push_back((recomputes ? 2 : 1) * stage.forward + stage.backward_input +
+                    stage.backward_weight + (recomputes ? 3 : 2) * launch);
   }
   return times;
 }
 
 ir::Nanos bottleneck_of(const Candidate& plan) {
   ir::Nanos slowest = 0;
-  for (const ir::Nanos time : stage_times(plan)) {
-    slowest = std::max(slowest, time);
+  const std::vector<ir::Nanos> times = stage_times(plan);
+  for (std::size_t k = 0; k < times.size(); ++k) {
+    slowest = std::max(slowest, times[k] / plan.cut.replicas[k]);
   }
   for (const StageTransfer& transfer : transfers_of(plan)) {
     slowest = std::max(slowest, transfer.time);

@@ -42,10 +42,11 @@ struct StageTransfer {
 /// By stage.
 [[nodiscard]] std::vector<StageTransfer> transfers_of(const Candidate& plan);
 
-/// Forward and backward of one micro-batch, launches included. By stage.
+/// Forward and backward of one micro-batch, recompute and launches included. By stage, on its first
+/// device.
 [[nodiscard]] std::vector<ir::Nanos> stage_times(const Candidate& plan);
 
-/// The slowest stage or transfer of one micro-batch.
+/// The slowest stage or transfer of one micro-batch; replicas share a stage's time.
 [[nodiscard]] ir::Nanos bottleneck_of(const Candidate& plan);
 
 }  // namespace xpipe::app

@@ -25,6 +25,9 @@ struct PlanReport {
 /// `"format": "xpipe.plan"`; the keys are docs/formats.md's.
 [[nodiscard]] std::string plan_json(const PlanReport& report);
 
+/// Of a replicated stage, its fullest replica's.
+[[nodiscard]] const PeakMemory& stage_memory(const Candidate& plan, std::size_t stage);
+
 /// Nothing fits: the nearest miss, every device that lacks memory, by kind. Requires: a candidate.
 [[nodiscard]] ir::Error does_not_fit(const PlanOutcome& outcome);
 

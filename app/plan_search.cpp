@@ -8,6 +8,8 @@
 #include "app/compiled_run.h"
 #include <fmt/format.h>
 
+#include "scheduler/layout.h"
+
 namespace xpipe::app {
 
 namespace {
@@ -26,26 +28,12 @@ std::vector<PeakMemory> peaks_of(const std::vector<simulator::DeviceMemory>& mem
                                  const ir::Cluster& cluster) {
   std::vector<PeakMemory> peaks;
   for (std::size_t d = 0; d < memory.size(); ++d) {
-    PeakMemory peak{.bytes = memory[d].peak,
-                    .time = memory[d].peak_time,
-                    .by_kind = {},
-                    .limit = cluster.devices[d].memory_bytes};
-    for (const simulator::MemoryPoint& point : memory[d].curve) {
-      if (point.time <= peak.time) {
-        peak.by_kind = point.bytes;
-      }
-    }
-    peaks.push_back(peak);
+    peaks.push_back({.bytes = memory[d].peak,
+                     .time = memory[d].peak_time,
+                     .by_kind = memory[d].at_peak,
+                     .limit = cluster.devices[d].memory_bytes});
   }
   return peaks;
-}
-
-ir::Bytes fullest(const Candidate& candidate) {
-  ir::Bytes most = 0;
-  for (const PeakMemory& peak : candidate.memory) {
-    most = std::max(most, peak.bytes);
-  }
-  return most;
 }
 
 /// Cuts, simulates, and where a device holds more than it was promised to, cuts again with as much
@@ -96,11 +84,88 @@ ir::Result<Candidate> best_cut(const Workload& workload,
   return std::move(*best);
 }
 
+/// Moves single boundaries of a cut as long as the simulation gets faster. The cut's formula
+/// lets transfers hide behind compute; where few micro-batches are in flight they do not.
+Candidate moved_by_simulation(const Workload& workload, Candidate best, std::uint64_t& budget) {
+  constexpr std::int64_t kSteps[] = {1, -1, 2, -2, 4, -4};
+  const double first = best.samples_per_s.value_or(0.0);
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    const scheduler::Partition from = best.cut.partition;
+    for (std::size_t k = 0; k + 1 < from.size(); ++k) {
+      for (const std::int64_t step : kSteps) {
+        const std::uint64_t cost = best.metrics.transfers + 1;
+        const std::int64_t left = from[k] + step;
+        const std::int64_t right = from[k + 1] - step;
+        if (left < 1 || right < 1 || budget < cost) {
+          continue;
+        }
+        budget -= cost;
+        StageCut cut = best.cut;
+        cut.partition = from;
+        cut.partition[k] = static_cast<std::uint32_t>(left);
+        cut.partition[k + 1] = static_cast<std::uint32_t>(right);
+        ir::Result<Candidate> tried = simulate_cut(workload, best.run, std::move(cut));
+        if (tried.ok() && tried.value().fits() &&
+            tried.value().samples_per_s.value_or(0.0) >
+                best.samples_per_s.value_or(0.0) * (1.0 + kAsFast)) {
+          best = std::move(tried).value();
+          moved = true;
+        }
+      }
+    }
+  }
+  const double gain = first > 0 ? best.samples_per_s.value_or(0.0) / first - 1.0 : 0.0;
+  if (gain > 0) {
+    best.cut.exact = false;
+    best.cut.reason = fmt::format(
+        "boundaries were moved while the simulation got faster: {:.1f} % beyond the cut with the "
+        "fastest slowest stage or transfer; no single move is better",
+        100 * gain);
+  }
+  return best;
+}
+
+/// Moves the boundaries of the best of each policy on each number of stages.
+void move_boundaries(const Workload& workload, std::vector<Candidate>& candidates) {
+  constexpr std::uint64_t kTransfers = 400'000;  // simulated in all: a second or so
+  std::uint64_t budget = kTransfers;
+  std::vector<std::pair<const scheduler::Policy*, std::uint32_t>> seen;
+  for (Candidate& candidate : candidates) {
+    const std::pair key(candidate.run.policy, candidate.workload.stages);
+    if (!candidate.fits() || std::ranges::find(seen, key) != seen.end()) {
+      continue;
+    }
+    seen.push_back(key);
+    candidate = moved_by_simulation(workload, std::move(candidate), budget);
+  }
+}
+
 bool comes_before(const Candidate& a, const Candidate& b) {
   const auto key = [](const Candidate& c) {
-    return std::tuple(c.shortfall, -c.samples_per_s.value_or(0.0), fullest(c));
+    return std::tuple(c.shortfall, -c.samples_per_s.value_or(0.0), c.peak_memory());
   };
   return key(a) < key(b);
+}
+
+/// The fastest first, in front of them the plan.
+void rank(std::vector<Candidate>& candidates) {
+  std::ranges::stable_sort(candidates, comes_before);
+  const double fastest = candidates.front().samples_per_s.value_or(0.0);
+  std::size_t best = 0;
+  const auto key = [](const Candidate& c) {
+    return std::tuple(c.staleness, c.micro_batches, c.peak_memory());
+  };
+  for (std::size_t i = 1; i < candidates.size(); ++i) {
+    if (candidates[i].fits() && candidates.front().fits() &&
+        candidates[i].samples_per_s.value_or(0.0) >= fastest * (1.0 - kAsFast) &&
+        key(candidates[i]) < key(candidates[best])) {
+      best = i;
+    }
+  }
+  std::rotate(candidates.begin(), candidates.begin() + static_cast<std::ptrdiff_t>(best),
+              candidates.begin() + static_cast<std::ptrdiff_t>(best) + 1);
 }
 
 }  // namespace
@@ -110,12 +175,41 @@ double Candidate::ns_per_mini_batch() const {
                         : static_cast<double>(metrics.makespan) / run.mini_batches;
 }
 
+ir::Bytes Candidate::peak_memory() const {
+  ir::Bytes most = 0;
+  for (const PeakMemory& peak : memory) {
+    most = std::max(most, peak.bytes);
+  }
+  return most;
+}
+
+std::size_t Candidate::stage_on(std::size_t device) const {
+  for (std::size_t k = 0; k < workload.placement.size(); ++k) {
+    for (const ir::DeviceId id : workload.placement[k]) {
+      if (ir::index_of(id) == device) {
+        return k;
+      }
+    }
+  }
+  return 0;
+}
+
 ir::Result<Candidate> simulate_cut(const Workload& workload, const RunRequest& run, StageCut cut) {
   Candidate candidate{.run = run, .workload = workload};
   candidate.workload.profile = cut.profile;
   candidate.workload.partition = cut.partition;
   candidate.workload.stages = static_cast<std::uint32_t>(cut.partition.size());
   candidate.cut = std::move(cut);
+  ir::Result<scheduler::Layout> layout =
+      scheduler::resolve_layout({.stages = candidate.workload.stages,
+                                 .devices = std::nullopt,
+                                 .placement = {},
+                                 .replicas = candidate.cut.replicas});
+  if (!layout.ok()) {
+    return layout.error();
+  }
+  candidate.workload.placement = layout.value().by_stage();
+  candidate.workload.passes.layout = std::move(layout).value();
   const scheduler::Policy& policy = *run.policy;
   candidate.micro_batches = policy.whole_mini_batch ? 1 : run.micro_batches;
   if (candidate.run.mini_batches == 0) {
@@ -128,7 +222,8 @@ ir::Result<Candidate> simulate_cut(const Workload& workload, const RunRequest& r
     return model.error();
   }
   candidate.model = std::move(model).value();
-  ir::Result<CompiledRun> compiled = CompiledRun::compile(candidate.run, candidate.model.graph);
+  ir::Result<CompiledRun> compiled =
+      CompiledRun::compile(candidate.run, candidate.model.graph, candidate.workload.passes);
   if (!compiled.ok()) {
     return compiled.error();
   }
@@ -144,6 +239,16 @@ ir::Result<Candidate> simulate_cut(const Workload& workload, const RunRequest& r
       workload.cluster);
   for (const PeakMemory& peak : candidate.memory) {
     candidate.shortfall = std::max(candidate.shortfall, peak.shortfall());
+  }
+  if (const auto options = scheduler::resolve_options(policy, run.options); options.ok()) {
+    const scheduler::Promises promises =
+        policy.promises({.stages = candidate.workload.stages,
+                         .micro_batches = candidate.micro_batches,
+                         .mini_batches = candidate.run.mini_batches,
+                         .options = options.value()});
+    for (const scheduler::StagePromise& stage : promises.stages) {
+      candidate.staleness = std::max(candidate.staleness, stage.forward_staleness);
+    }
   }
   const double samples = candidate.workload.samples_per_mini_batch(run.micro_batches);
   const double time = candidate.ns_per_mini_batch();
@@ -171,14 +276,10 @@ ir::Result<PlanOutcome> search_plans(const Workload& workload, const PlanRequest
         run.mini_batches = mini_batches_for(run, stages);
       }
       ir::Result<Candidate> candidate = ir::Error{};
-      if (request.partition.empty()) {
-        candidate = best_cut(workload, cutter, run, stages);
+      if (request.cut) {
+        candidate = simulate_cut(workload, run, *request.cut);
       } else {
-        ir::Result<StageCut> cut = cut_by_hand(workload, request.partition);
-        if (!cut.ok()) {
-          return cut.error();
-        }
-        candidate = simulate_cut(workload, run, std::move(cut).value());
+        candidate = best_cut(workload, cutter, run, stages);
       }
       if (candidate.ok()) {
         outcome.candidates.push_back(std::move(candidate).value());
@@ -197,6 +298,10 @@ ir::Result<PlanOutcome> search_plans(const Workload& workload, const PlanRequest
     return *refused;
   }
   std::ranges::stable_sort(outcome.candidates, comes_before);
+  if (!request.cut) {
+    move_boundaries(workload, outcome.candidates);
+  }
+  rank(outcome.candidates);
   return outcome;
 }
 

@@ -25,7 +25,7 @@ namespace xpipe::app {
 struct PlanRequest {
   std::vector<RunRequest> runs;  ///< policies and Ts; mini-batches of 0: enough for a steady state
   std::vector<std::uint32_t> stages;  ///< to try
-  scheduler::Partition partition;     ///< by hand; empty: searched for
+  std::optional<StageCut> cut;        ///< one that is there already; absent: searched for
   Search search = Search::Order;
   std::optional<scheduler::PipedreamRequest> pipedream;  ///< for Search::Pipedream
 };
@@ -52,19 +52,30 @@ struct Candidate {
   std::optional<double> samples_per_s;
   std::vector<PeakMemory> memory;  ///< by device
   ir::Bytes shortfall = 0;         ///< of the device that lacks the most
+  std::uint32_t staleness = 0;     ///< of a forward's weights, as promised, at most
 
   [[nodiscard]] bool fits() const { return shortfall == 0; }
 
   /// Per mini-batch in steady state, else over the whole run.
   [[nodiscard]] double ns_per_mini_batch() const;
+
+  /// Of the fullest device.
+  [[nodiscard]] ir::Bytes peak_memory() const;
+
+  /// Which stage a device runs.
+  [[nodiscard]] std::size_t stage_on(std::size_t device) const;
 };
 
 struct PlanOutcome {
-  /// Those that fit come first, the fastest first; then those that do not, the nearest miss first.
-  /// Of equals that with the smaller peak memory, then in the order in which they were tried.
+  /// The plan first. Of those that fit and are within kAsFast of the fastest it is the one with the
+  /// least staleness, then the fewest micro-batches, then the smallest peak memory. The others
+  /// follow, the fastest first; then those that do not fit, the nearest miss first.
   std::vector<Candidate> candidates;
   std::vector<std::string> refused;  ///< set-ups that cannot be, each with the reason
 };
+
+/// Rates that differ by less are equal: simulations are not as good as that.
+inline constexpr double kAsFast = 0.001;
 
 /// Errors: Usage when nothing that was asked for can be; BadInput for links that are missing.
 [[nodiscard]] ir::Result<PlanOutcome> search_plans(const Workload& workload,
@@ -74,7 +85,7 @@ struct PlanOutcome {
 /// of two up to it.
 [[nodiscard]] std::vector<std::uint32_t> micro_batches_to_try(std::uint32_t samples);
 
-/// Cuts as `request.partition` says and simulates; `limits` by device.
+/// One run with this cut, its stages on devices in order.
 [[nodiscard]] ir::Result<Candidate> simulate_cut(const Workload& workload,
                                                  const RunRequest& run,
                                                  StageCut cut);

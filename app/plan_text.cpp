@@ -29,16 +29,28 @@ std::string milliseconds(double ns) {
   return fmt::format("{:.3f}", ns / 1e6);
 }
 
+/// "0 (a0)", "0,1" where there are replicas.
+std::string devices_text(const Candidate& plan, std::size_t stage) {
+  std::vector<std::string> devices;
+  for (const ir::DeviceId id : plan.workload.placement[stage]) {
+    devices.push_back(std::to_string(ir::index_of(id)));
+  }
+  const std::string& name =
+      plan.workload.cluster.devices[ir::index_of(plan.workload.placement[stage].front())].name;
+  return devices.size() == 1 && !name.empty() ? fmt::format("{} ({})", devices.front(), name)
+                                              : fmt::format("{}", fmt::join(devices, ","));
+}
+
 std::string stage_table(const Candidate& plan) {
-  Table table({"stage", "device", "layers", "ms/micro-batch", "sends", "ms to send", "parameters",
-               "peak memory", "<of it", "<from .. to"});
+  Table table({"stage", "<device", "layers", "ms/micro-batch", "sends", "ms to send", "parameters",
+               "peak memory", "of limit", "<from .. to"});
   const auto names = plan.workload.layers_by_stage();
   const std::vector<ir::Nanos> times = stage_times(plan);
   const std::vector<StageTransfer> transfers = transfers_of(plan);
   for (std::size_t k = 0; k < times.size(); ++k) {
-    const PeakMemory& peak = plan.memory[k];
+    const PeakMemory& peak = stage_memory(plan, k);
     table.add_row(
-        {std::to_string(k), std::to_string(k), std::to_string(names[k].size()),
+        {std::to_string(k), devices_text(plan, k), std::to_string(names[k].size()),
          milliseconds(static_cast<double>(times[k])),
          k + 1 < times.size() ? bytes_text(transfers[k].bytes) : "-",
          k + 1 < times.size() ? milliseconds(static_cast<double>(transfers[k].time)) : "-",
@@ -55,21 +67,35 @@ std::string t_text(const Candidate& candidate) {
   return std::to_string(candidate.micro_batches);
 }
 
-std::string candidates_table(const std::vector<Candidate>& candidates) {
-  Table table({"<policy", "stages", "T", "samples/s", "ms/mini-batch", "bubble", "peak memory",
-               "<layers per stage", "<memory"});
-  for (const Candidate& c : candidates) {
-    ir::Bytes peak = 0;
-    for (const PeakMemory& memory : c.memory) {
-      peak = std::max(peak, memory.bytes);
+std::string candidates_table(const std::vector<const Candidate*>& candidates) {
+  Table table({"<policy", "stages", "T", "samples/s", "ms/mini-batch", "bubble", "staleness",
+               "peak memory", "<layers per stage", "<memory"});
+  for (const Candidate* c : candidates) {
+    std::vector<std::string> layers;
+    for (const std::uint32_t count : c->workload.partition) {
+      layers.push_back(std::to_string(count));
     }
-    table.add_row({c.run.policy->name, std::to_string(c.workload.stages), t_text(c),
-                   rate_text(c.samples_per_s), milliseconds(c.ns_per_mini_batch()),
-                   percent_text(c.metrics.bubble_of_total), bytes_text(peak),
-                   fmt::format("{}", fmt::join(c.workload.partition, ",")),
-                   c.fits() ? "fits" : "lacks " + bytes_text(c.shortfall)});
+    table.add_row({c->run.policy->name, std::to_string(c->workload.stages), t_text(*c),
+                   rate_text(c->samples_per_s), milliseconds(c->ns_per_mini_batch()),
+                   percent_text(c->metrics.bubble_of_total), std::to_string(c->staleness),
+                   bytes_text(c->peak_memory()), list_text(layers),
+                   c->fits() ? "fits" : "lacks " + bytes_text(c->shortfall)});
   }
   return table.to_string();
+}
+
+/// The plan, and the best T of each policy on each number of stages.
+std::vector<const Candidate*> runners_up(const PlanOutcome& outcome) {
+  std::vector<const Candidate*> shown;
+  for (const Candidate& c : outcome.candidates) {
+    const bool is_known = std::ranges::any_of(shown, [&c](const Candidate* s) {
+      return s->run.policy == c.run.policy && s->workload.stages == c.workload.stages;
+    });
+    if (!is_known && shown.size() <= kRunnersUp) {
+      shown.push_back(&c);
+    }
+  }
+  return shown;
 }
 
 /// The fastest that does not fit and would be faster than the plan.
@@ -151,22 +177,25 @@ std::string plan_text(const PlanReport& report) {
                         plan.run.policy->name, plan.workload.stages, t_text(plan),
                         rate_text(plan.samples_per_s), fmt::join(plan.workload.partition, ","));
     text += stage_table(plan) + "\n" + why_text(*report.outcome);
-    std::vector<Candidate> shown;
-    for (const Candidate& c : report.outcome->candidates) {
-      if (shown.size() <= kRunnersUp) {
-        shown.push_back(c);
-      }
-    }
-    text += fmt::format("\ntried {} set-ups{}\n\n", report.outcome->candidates.size(),
-                        shown.size() < report.outcome->candidates.size()
-                            ? fmt::format(", the best {} (all with --json)", shown.size())
-                            : "") +
-            candidates_table(shown);
+    text += fmt::format("\ntried {} set-ups; the best T of each policy and number of stages:\n\n",
+                        report.outcome->candidates.size()) +
+            candidates_table(runners_up(*report.outcome));
   }
   for (const std::string& note : report.notes) {
     text += "note: " + note + "\n";
   }
   return text;
+}
+
+const PeakMemory& stage_memory(const Candidate& plan, std::size_t stage) {
+  const PeakMemory* fullest = nullptr;
+  for (const ir::DeviceId device : plan.workload.placement[stage]) {
+    const PeakMemory& peak = plan.memory[ir::index_of(device)];
+    if (fullest == nullptr || peak.bytes > fullest->bytes) {
+      fullest = &peak;
+    }
+  }
+  return *fullest;
 }
 
 std::string by_kind_text(const simulator::MemoryBytes& bytes) {

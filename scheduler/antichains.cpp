@@ -165,6 +165,7 @@ class Walk {
     for (auto n = sums.part.find_first(); n != NodeSet::npos; n = sums.part.find_next(n)) {
       const GraphNode& node = graph_.nodes[n];
       sums.time += node.time;
+      sums.forward += node.forward;
       sums.saved_bytes += node.saved_bytes;
       sums.parameter_bytes += node.parameter_bytes;
       if (std::ranges::any_of(graph_.next[n], [&](Node to) { return !sums.part.test(to); })) {

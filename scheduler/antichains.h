@@ -30,6 +30,7 @@ using NodeSet = boost::dynamic_bitset<std::uint64_t>;
 struct Antichain {
   NodeSet part;
   ir::Nanos time = 0;
+  ir::Nanos forward = 0;
   ir::Bytes saved_bytes = 0;
   ir::Bytes parameter_bytes = 0;
   /// What leaves the part: outputs that a node outside uses, each once.

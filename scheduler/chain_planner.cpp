@@ -190,7 +190,8 @@ bool is_too_long(const ChainProblem& problem) {
     for (const CutPoint& cut : problem.cuts) {
       sent = std::max(sent, static_cast<double>(cut.crossing_bytes) * terms.ns_per_sent_byte);
     }
-    total += static_cast<double>(all.time) * terms.slowness + static_cast<double>(terms.overhead) +
+    total += 2 * static_cast<double>(all.time) * terms.slowness +
+             static_cast<double>(terms.overhead) +
              static_cast<double>(all.parameter_bytes) * terms.ns_per_parameter_byte + sent;
     const double held = static_cast<double>(all.saved_bytes) * terms.held_per_saved_byte +
                         static_cast<double>(all.parameter_bytes) * terms.held_per_parameter_byte;
@@ -210,14 +211,22 @@ std::vector<CutPoint> cuts_of_order(const ir::Profile& profile) {
     last_use[edge.from] = std::max(last_use[edge.from], edge.to);
   }
   std::vector<Bytes> used_up(count + 1, 0);  // by the number of layers before the cut
+  std::vector<Bytes> needed(count + 1, 0);   // by the same, of the last layer by the next
+  for (const ir::LayerEdge& edge : profile.edges) {
+    if (edge.to == edge.from + 1) {
+      needed[edge.to] = profile.layers[edge.from].output_bytes;
+    }
+  }
   std::vector<CutPoint> cuts{{}};
   for (std::uint32_t l = 0; l < count; ++l) {
     const ir::LayerProfile& layer = profile.layers[l];
     CutPoint cut = cuts.back();
     cut.layers = l + 1;
     cut.time += layer.forward + layer.backward_input + layer.backward_weight;
+    cut.forward += layer.forward;
     cut.saved_bytes += layer.saved_bytes;
     cut.parameter_bytes += layer.parameter_bytes;
+    cut.needed_bytes = needed[l + 1];
     if (last_use[l] > l) {
       cut.crossing_bytes += layer.output_bytes;
       used_up[last_use[l] + 1] += layer.output_bytes;
@@ -244,6 +253,7 @@ AntichainCuts cuts_of_antichains(const Cuts& found, const ir::Profile& profile) 
   for (const Antichain& antichain : found.antichains) {
     CutPoint cut = inputs;
     cut.time = antichain.time;
+    cut.forward = antichain.forward;
     cut.saved_bytes += antichain.saved_bytes;
     cut.parameter_bytes = antichain.parameter_bytes;
     cut.crossing_bytes = antichain.crossing_bytes;
@@ -287,7 +297,8 @@ ir::Result<ChainPlan> plan_chain(const ChainProblem& problem) {
 }
 
 Nanos stage_time(const StageTerms& terms, const CutPoint& begin, const CutPoint& end) {
-  return scaled(end.time - begin.time, terms.slowness) + terms.overhead +
+  const Nanos again = terms.recomputes ? end.forward - begin.forward : 0;
+  return scaled(end.time - begin.time + again, terms.slowness) + terms.overhead +
          scaled(end.parameter_bytes - begin.parameter_bytes, terms.ns_per_parameter_byte);
 }
 

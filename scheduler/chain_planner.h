@@ -30,9 +30,11 @@ namespace xpipe::scheduler {
 struct CutPoint {
   std::uint32_t layers = 0;
   ir::Nanos time = 0;
+  ir::Nanos forward = 0;  ///< of the time
   ir::Bytes saved_bytes = 0;
   ir::Bytes parameter_bytes = 0;
   ir::Bytes crossing_bytes = 0;  ///< outputs before it that are used behind it, each once
+  ir::Bytes needed_bytes = 0;    ///< of those, what goes to the next stage wherever it ends
 };
 
 /// What one stage's device, the link behind it and the policy make of the layers that it is given
@@ -44,6 +46,7 @@ struct StageTerms {
   double ns_per_sent_byte = 0.0;  ///< to the next stage, or back if that takes longer
   double held_per_saved_byte = 0.0;
   double held_per_parameter_byte = 0.0;
+  bool recomputes = false;  ///< the forward runs twice
   std::optional<ir::Bytes> memory_bytes;
 };
 

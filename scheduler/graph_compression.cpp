@@ -90,6 +90,7 @@ LayerGraph compressed(const LayerGraph& graph, Compression compression, ir::Nano
     const GraphNode& node = graph.nodes[n];
     into.layers.insert(into.layers.end(), node.layers.begin(), node.layers.end());
     into.time += node.time;
+    into.forward += node.forward;
     into.saved_bytes += node.saved_bytes;
     into.parameter_bytes += node.parameter_bytes;
     const bool leaves = graph.next[n].empty() || std::ranges::any_of(graph.next[n], [&](Node to) {

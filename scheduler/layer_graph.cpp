@@ -43,6 +43,7 @@ LayerGraph layer_graph(const ir::Profile& profile) {
     node_of[l] = static_cast<std::uint32_t>(graph.nodes.size());
     graph.nodes.push_back({.layers = {l},
                            .time = layer.forward + layer.backward_input + layer.backward_weight,
+                           .forward = layer.forward,
                            .output_bytes = layer.output_bytes,
                            .saved_bytes = layer.saved_bytes,
                            .parameter_bytes = layer.parameter_bytes});

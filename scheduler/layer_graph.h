@@ -18,6 +18,7 @@ namespace xpipe::scheduler {
 struct GraphNode {
   std::vector<std::uint32_t> layers;  ///< indices into Profile::layers, ascending
   ir::Nanos time = 0;                 ///< forward and backward
+  ir::Nanos forward = 0;
   ir::Bytes output_bytes = 0;
   ir::Bytes saved_bytes = 0;
   ir::Bytes parameter_bytes = 0;

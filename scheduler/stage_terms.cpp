@@ -58,6 +58,7 @@ ir::Result<std::vector<StageTerms>> stage_terms(const ir::Profile& profile,
   const auto stages = static_cast<std::uint32_t>(promises.stages.size());
   StageCostRequest units = request;
   units.layers_per_stage.assign(stages, 1);
+  units.placement.clear();
   const ir::Result<StagedModel> asked =
       stage_costs(unit_profile(stages, profile.samples), units, cluster);
   units.batch_size = profile.samples;
@@ -84,20 +85,23 @@ ir::Result<std::vector<StageTerms>> stage_terms(const ir::Profile& profile,
         static_cast<double>(stashes) * static_cast<double>(stage.stash);
     const double launch = static_cast<double>(
         costs.task_overhead + (costs.launch_overhead.empty() ? 0 : costs.launch_overhead[k]));
-    const double launches = 2.0 * request.micro_batches + 1 + predictions + stashes;
+    const bool recomputes = request.recompute != Recompute::None;
+    const double launches =
+        (recomputes ? 3.0 : 2.0) * request.micro_batches + 1 + predictions + stashes;
     const std::int64_t copies = promise.versions_held + 1;
-    terms.push_back(
-        {.slowness = static_cast<double>(whole.value().costs.stages[k].forward) / kUnit,
-         .overhead = std::llround(launch * launches * mini_batches),
-         .ns_per_parameter_byte = per_mini_batch * mini_batches / kUnit,
-         .ns_per_sent_byte = k + 1 < stages ? ns_per_boundary_byte(costs, k) : 0.0,
-         .held_per_saved_byte = static_cast<double>(stage.saved_bytes) * promise.in_flight / kUnit,
-         .held_per_parameter_byte =
-             static_cast<double>(copies) +
-             static_cast<double>(stage.optimizer_bytes +
-                                 (predictions > 0 ? stage.prediction_bytes : 0)) /
-                 kUnit,
-         .memory_bytes = cluster.devices[k].memory_bytes});
+    terms.push_back({.slowness = static_cast<double>(whole.value().costs.stages[k].forward) / kUnit,
+                     .overhead = std::llround(launch * launches * mini_batches),
+                     .ns_per_parameter_byte = per_mini_batch * mini_batches / kUnit,
+                     .ns_per_sent_byte = k + 1 < stages ? ns_per_boundary_byte(costs, k) : 0.0,
+                     .held_per_saved_byte = static_cast<double>(stage.saved_bytes) *
+                                            (recomputes ? 1.0 : promise.in_flight) / kUnit,
+                     .held_per_parameter_byte =
+                         static_cast<double>(copies) +
+                         static_cast<double>(stage.optimizer_bytes +
+                                             (predictions > 0 ? stage.prediction_bytes : 0)) /
+                             kUnit,
+                     .recomputes = recomputes,
+                     .memory_bytes = cluster.devices[k].memory_bytes});
   }
   return terms;
 }

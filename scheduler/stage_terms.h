@@ -22,8 +22,11 @@ namespace xpipe::scheduler {
 /// promised versions of its weights, one gradient, the optimizer's state (with the history that
 /// predictions need), and the activations of the promised micro-batches in flight.
 ///
-/// `request` says B, T and the optimizer; its partition is not looked at. Errors: those of
-/// stage_costs().
+/// With a recompute the forward runs twice and the activations of one micro-batch are counted; what
+/// the others keep, the stage's or the layers' inputs, is left out.
+///
+/// `request` says B, T, the optimizer and the recompute; its partition is not looked at. Errors:
+/// those of stage_costs().
 [[nodiscard]] ir::Result<std::vector<StageTerms>> stage_terms(const ir::Profile& profile,
                                                               const StageCostRequest& request,
                                                               const ir::Cluster& cluster,
