@@ -101,7 +101,6 @@ void add_formula_plan(Json& document, const Workload& workload, const PipedreamC
   Json stages = Json::array();
   std::size_t layer = 0;
   std::size_t device = 0;
-  double slowest = 0.0;
   for (std::size_t k = 0; k < found.plan.stages.size(); ++k) {
     Json names = Json::array();
     ir::Bytes parameters = 0;
@@ -113,7 +112,6 @@ void add_formula_plan(Json& document, const Workload& workload, const PipedreamC
     for (std::uint32_t r = 0; r < found.cut.replicas[k]; ++r) {
       devices.push_back(device++);
     }
-    slowest = std::max(slowest, found.plan.pipeline_s);
     stages.push_back(
         {{"stage", k},
          {"layers", std::move(names)},
@@ -122,9 +120,10 @@ void add_formula_plan(Json& document, const Workload& workload, const PipedreamC
          {"parameter_bytes", parameters}});
   }
   document["stages"] = std::move(stages);
-  document["bottleneck_ns"] = static_cast<std::int64_t>(slowest * 1e9 + 0.5);
+  document["bottleneck_ns"] = static_cast<std::int64_t>(found.plan.pipeline_s * 1e9 + 0.5);
   document["policy"] = "pipedream";
   document["micro_batches"] = 1;
+  document["partition"] = found.cut.partition;
   document["samples_per_s"] = workload.profile.samples / found.plan.pipeline_s;
   document["simulated"] = false;
   document["exact"] = found.cut.exact;

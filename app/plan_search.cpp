@@ -129,7 +129,7 @@ Candidate moved_by_simulation(const Workload& workload, Candidate best, std::uin
 
 /// Moves the boundaries of the best of each policy on each number of stages.
 void move_boundaries(const Workload& workload, std::vector<Candidate>& candidates) {
-  constexpr std::uint64_t kTransfers = 400'000;  // simulated in all: a second or so
+  constexpr std::uint64_t kTransfers = 100'000;  // simulated in all: half a second or so
   std::uint64_t budget = kTransfers;
   std::vector<std::pair<const scheduler::Policy*, std::uint32_t>> seen;
   for (Candidate& candidate : candidates) {

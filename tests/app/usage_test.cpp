@@ -96,7 +96,7 @@ TEST_CASE("xpipe: several faults of one command line are named at once") {
 
 TEST_CASE("xpipe: every command has help with an example") {
   for (const char* command :
-       {"policies", "schedule", "check", "simulate", "profile", "train", "compare"}) {
+       {"policies", "schedule", "check", "simulate", "plan", "profile", "train", "compare"}) {
     CAPTURE(command);
     const Answer answer = run_xpipe({command, "--help"});
     CHECK(answer.status == 0);
