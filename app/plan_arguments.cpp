@@ -118,6 +118,7 @@ ir::Result<scheduler::PipedreamRequest> pipedream_request(const PlanArguments& a
 
 void add_plan_options(CLI::App& command, PlanArguments& arguments) {
   add_workload_options(command, arguments.workload);
+  add_passes_options(command, arguments.workload.passes);
   text(command, "--policy", arguments.policies, "POLICY[,POLICY...]",
        "policies to choose among (default: all, see xpipe policies)");
   whole_numbers(command, "--micro-batches", arguments.micro_batches, 1, 1U << 24,

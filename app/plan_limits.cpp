@@ -15,6 +15,7 @@ using ir::index_of;
 
 /// A device or link that is busy for so much of the time decides it.
 constexpr double kDecides = 0.97;
+constexpr double kNoticed = 0.001;
 
 struct Busiest {
   std::string name;
@@ -22,13 +23,22 @@ struct Busiest {
   std::size_t device = 0;
 };
 
+/// By stage: replicas share its mini-batches, and over a short run not evenly.
 Busiest busiest_device(const Candidate& plan, double time) {
   Busiest busiest;
-  for (std::size_t d = 0; d < plan.metrics.devices.size(); ++d) {
-    const double share =
-        static_cast<double>(plan.metrics.devices[d].busy) / plan.run.mini_batches / time;
+  for (std::size_t k = 0; k < plan.workload.placement.size(); ++k) {
+    const std::vector<ir::DeviceId>& devices = plan.workload.placement[k];
+    double busy = 0.0;
+    for (const ir::DeviceId device : devices) {
+      busy += static_cast<double>(plan.metrics.devices[index_of(device)].busy);
+    }
+    const double share = busy / static_cast<double>(devices.size()) / plan.run.mini_batches / time;
     if (share > busiest.share) {
-      busiest = {fmt::format("stage {} (device {})", plan.stage_on(d), d), share, d};
+      const std::size_t first = index_of(devices.front());
+      busiest = {devices.size() == 1 ? fmt::format("stage {} (device {})", k, first)
+                                     : fmt::format("stage {} (devices {} to {})", k, first,
+                                                   index_of(devices.back())),
+                 share, first};
     }
   }
   return busiest;
@@ -142,7 +152,8 @@ PlanLimit limit_of(const Candidate& plan) {
         "{}, the busiest, computes {:.1f} % of the time{}; the rest is waiting, {:.1f} % for "
         "messages on their way",
         device.name, 100 * device.share,
-        link.share > 0 ? fmt::format(", {} is busy {:.1f} %", link.name, 100 * link.share) : "",
+        link.share >= kNoticed ? fmt::format(", {} is busy {:.1f} %", link.name, 100 * link.share)
+                               : "",
         100 * exposed);
     if (const auto bubble = lasting_bubble(plan)) {
       limit.text += fmt::format(

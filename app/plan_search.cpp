@@ -18,10 +18,11 @@ namespace {
 /// policy's promises (message buffers above all).
 constexpr int kMemoryRounds = 6;
 
-/// Mini-batches after which everything that is in flight at once has been: 2 D micro-batches.
-std::uint32_t mini_batches_for(const RunRequest& run, std::uint32_t stages) {
+/// Mini-batches after which everything that is in flight at once has been, and as many again: a
+/// pipeline holds as many micro-batches as it has devices.
+std::uint32_t mini_batches_for(const RunRequest& run, std::uint32_t devices) {
   const std::uint32_t t = run.policy->whole_mini_batch ? 1 : run.micro_batches;
-  return std::max(4U, (2 * stages + t - 1) / t + 2);
+  return std::max(4U, (2 * devices + t - 1) / t + 2);
 }
 
 std::vector<PeakMemory> peaks_of(const std::vector<simulator::DeviceMemory>& memory,
@@ -89,6 +90,7 @@ ir::Result<Candidate> best_cut(const Workload& workload,
 Candidate moved_by_simulation(const Workload& workload, Candidate best, std::uint64_t& budget) {
   constexpr std::int64_t kSteps[] = {1, -1, 2, -2, 4, -4};
   const double first = best.samples_per_s.value_or(0.0);
+  bool is_spent = false;
   bool moved = true;
   while (moved) {
     moved = false;
@@ -98,7 +100,11 @@ Candidate moved_by_simulation(const Workload& workload, Candidate best, std::uin
         const std::uint64_t cost = best.metrics.transfers + 1;
         const std::int64_t left = from[k] + step;
         const std::int64_t right = from[k + 1] - step;
-        if (left < 1 || right < 1 || budget < cost) {
+        if (left < 1 || right < 1) {
+          continue;
+        }
+        if (budget < cost) {
+          is_spent = true;
           continue;
         }
         budget -= cost;
@@ -121,24 +127,35 @@ Candidate moved_by_simulation(const Workload& workload, Candidate best, std::uin
     best.cut.exact = false;
     best.cut.reason = fmt::format(
         "boundaries were moved while the simulation got faster: {:.1f} % beyond the cut with the "
-        "fastest slowest stage or transfer; no single move is better",
-        100 * gain);
+        "fastest slowest stage or transfer; {}",
+        100 * gain, is_spent ? "there may be better ones" : "no single move is better");
   }
   return best;
 }
 
-/// Moves the boundaries of the best of each policy on each number of stages.
+/// Moves the boundaries of the best of each policy on each number of stages; of equals, of that
+/// with the fewest micro-batches. Requires: candidates sorted by comes_before().
 void move_boundaries(const Workload& workload, std::vector<Candidate>& candidates) {
   constexpr std::uint64_t kTransfers = 100'000;  // simulated in all: half a second or so
   std::uint64_t budget = kTransfers;
   std::vector<std::pair<const scheduler::Policy*, std::uint32_t>> seen;
-  for (Candidate& candidate : candidates) {
-    const std::pair key(candidate.run.policy, candidate.workload.stages);
-    if (!candidate.fits() || std::ranges::find(seen, key) != seen.end()) {
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    const std::pair key(candidates[i].run.policy, candidates[i].workload.stages);
+    if (!candidates[i].fits() || std::ranges::find(seen, key) != seen.end()) {
       continue;
     }
     seen.push_back(key);
-    candidate = moved_by_simulation(workload, std::move(candidate), budget);
+    std::size_t chosen = i;
+    for (std::size_t other = i + 1; other < candidates.size(); ++other) {
+      const Candidate& c = candidates[other];
+      if (std::pair(c.run.policy, c.workload.stages) == key && c.fits() &&
+          c.samples_per_s.value_or(0.0) >=
+              candidates[i].samples_per_s.value_or(0.0) * (1.0 - kAsFast) &&
+          c.micro_batches < candidates[chosen].micro_batches) {
+        chosen = other;
+      }
+    }
+    candidates[chosen] = moved_by_simulation(workload, std::move(candidates[chosen]), budget);
   }
 }
 
@@ -183,17 +200,6 @@ ir::Bytes Candidate::peak_memory() const {
   return most;
 }
 
-std::size_t Candidate::stage_on(std::size_t device) const {
-  for (std::size_t k = 0; k < workload.placement.size(); ++k) {
-    for (const ir::DeviceId id : workload.placement[k]) {
-      if (ir::index_of(id) == device) {
-        return k;
-      }
-    }
-  }
-  return 0;
-}
-
 ir::Result<Candidate> simulate_cut(const Workload& workload, const RunRequest& run, StageCut cut) {
   Candidate candidate{.run = run, .workload = workload};
   candidate.workload.profile = cut.profile;
@@ -212,9 +218,6 @@ ir::Result<Candidate> simulate_cut(const Workload& workload, const RunRequest& r
   candidate.workload.passes.layout = std::move(layout).value();
   const scheduler::Policy& policy = *run.policy;
   candidate.micro_batches = policy.whole_mini_batch ? 1 : run.micro_batches;
-  if (candidate.run.mini_batches == 0) {
-    candidate.run.mini_batches = mini_batches_for(run, candidate.workload.stages);
-  }
   ir::Result<scheduler::StagedModel> model = staged_model(
       candidate.workload, run.micro_batches,
       {.whole_mini_batch = policy.whole_mini_batch, .extrapolation = policy.extrapolation});
@@ -273,7 +276,10 @@ ir::Result<PlanOutcome> search_plans(const Workload& workload, const PlanRequest
         run.micro_batches = 1;
       }
       if (run.mini_batches == 0) {
-        run.mini_batches = mini_batches_for(run, stages);
+        run.mini_batches =
+            mini_batches_for(run, request.cut ? std::accumulate(request.cut->replicas.begin(),
+                                                                request.cut->replicas.end(), 0U)
+                                              : stages);
       }
       ir::Result<Candidate> candidate = ir::Error{};
       if (request.cut) {

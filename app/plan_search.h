@@ -61,9 +61,6 @@ struct Candidate {
 
   /// Of the fullest device.
   [[nodiscard]] ir::Bytes peak_memory() const;
-
-  /// Which stage a device runs.
-  [[nodiscard]] std::size_t stage_on(std::size_t device) const;
 };
 
 struct PlanOutcome {
@@ -85,7 +82,7 @@ inline constexpr double kAsFast = 0.001;
 /// of two up to it.
 [[nodiscard]] std::vector<std::uint32_t> micro_batches_to_try(std::uint32_t samples);
 
-/// One run with this cut, its stages on devices in order.
+/// One run with this cut, its stages on devices in order. Requires: mini-batches.
 [[nodiscard]] ir::Result<Candidate> simulate_cut(const Workload& workload,
                                                  const RunRequest& run,
                                                  StageCut cut);
