@@ -225,21 +225,18 @@ ir::Result<Candidate> simulate_cut(const Workload& workload, const RunRequest& r
     return model.error();
   }
   candidate.model = std::move(model).value();
-  ir::Result<CompiledRun> compiled =
-      CompiledRun::compile(candidate.run, candidate.model.graph, candidate.workload.passes);
-  if (!compiled.ok()) {
-    return compiled.error();
-  }
-  const ir::Result<Replayed> replayed = compiled.value().replay(candidate.model.costs);
+  CompiledRun compiled(candidate.run, candidate.model.graph, candidate.workload.passes);
+  const ir::Result<simulator::LongRun> replayed = compiled.replay(candidate.model.costs, false);
   if (!replayed.ok()) {
     return replayed.error();
   }
-  const ir::Schedule& schedule = compiled.value().schedule();
+  const ir::Schedule& schedule = replayed.value().base.schedule;
+  const ir::Timeline& timeline = replayed.value().base.timeline;
   candidate.steady = replayed.value().steady;
-  candidate.metrics = simulator::measure(schedule, replayed.value().timeline);
-  candidate.memory = peaks_of(
-      simulator::memory_over_time(schedule, replayed.value().timeline, candidate.model.costs),
-      workload.cluster);
+  candidate.metrics = simulator::measure(schedule, timeline);
+  candidate.memory = peaks_of(simulator::memory_over_time(schedule, timeline, candidate.model.costs,
+                                                          simulator::MemoryCurve::Drop),
+                              workload.cluster);
   for (const PeakMemory& peak : candidate.memory) {
     candidate.shortfall = std::max(candidate.shortfall, peak.shortfall());
   }
@@ -248,7 +245,8 @@ ir::Result<Candidate> simulate_cut(const Workload& workload, const RunRequest& r
         policy.promises({.stages = candidate.workload.stages,
                          .micro_batches = candidate.micro_batches,
                          .mini_batches = candidate.run.mini_batches,
-                         .options = options.value()});
+                         .options = options.value(),
+                         .replicas = candidate.cut.replicas});
     for (const scheduler::StagePromise& stage : promises.stages) {
       candidate.staleness = std::max(candidate.staleness, stage.forward_staleness);
     }
