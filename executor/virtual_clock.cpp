@@ -16,18 +16,10 @@ VirtualClock::VirtualClock(const ir::Schedule& schedule, const scheduler::CostMo
     : schedule_(schedule),
       costs_(costs),
       channels_(costs, schedule),
+      sharing_(costs, schedule),
       lanes_(schedule.lanes.size()),
-      free_at_(channels_.size(), 0),
-      held_by_(channels_.size()),
       spans_(schedule.tasks.size()),
-      ended_(schedule.tasks.size(), false),
-      blocked_by_(schedule.tasks.size()) {
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    if (!channels_.channels_of(LaneId{lane}).empty()) {
-      contending_.push_back(lane);
-    }
-  }
-}
+      ended_(schedule.tasks.size(), false) {}
 
 void VirtualClock::wait(LaneId lane, TaskId event) {
   lanes_[index_of(lane)].waits.push_back(event);
@@ -39,17 +31,19 @@ void VirtualClock::add(LaneId lane, TaskId task) {
 }
 
 ir::Timeline VirtualClock::resolve() && {
-  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
-    runnable_.push_back(lane);
+  for (std::optional<Nanos> instant = 0; instant; instant = next_instant()) {
+    now_ = *instant;
+    do {
+      while (step_lanes()) {
+      }
+    } while (grant_channels());
+    set_speeds();
   }
-  do {
-    advance_all_runnable();
-  } while (grant_links());
 
   ir::Timeline timeline{.measured = false, .spans = {}};
   for (const Lane& lane : lanes_) {
     XPIPE_CHECK(lane.head == lane.items.size())
-        << "task " << index_of(lane.items[lane.head].task) << " waits for ever";
+        << "task " << index_of(head_of(lane).task) << " waits for ever";
     for (const Item& item : lane.items) {
       timeline.spans.push_back(spans_[index_of(item.task)]);
     }
@@ -58,115 +52,140 @@ ir::Timeline VirtualClock::resolve() && {
   return timeline;
 }
 
-void VirtualClock::advance_all_runnable() {
-  while (!runnable_.empty()) {
-    const std::uint32_t lane = runnable_.back();
-    runnable_.pop_back();
-    advance(lane);
-  }
-}
-
-/// Runs the lane until it is done, waits for a task that has no end yet, or asks for its link.
-void VirtualClock::advance(std::uint32_t lane) {
-  Lane& l = lanes_[lane];
-  while (l.head < l.items.size() && !l.asks_for_link) {
-    const Item& item = l.items[l.head];
-    l.ready_at = std::max(l.ready_at, l.free_at);
-    for (; l.next_wait < item.waits_end; ++l.next_wait) {
-      const TaskId event = l.waits[l.next_wait];
-      if (!ended(event)) {
-        l.next_blocked = blocked_by_[index_of(event)];
-        blocked_by_[index_of(event)] = lane;
-        return;
-      }
-      const Nanos delay =
-          scheduler::edge_delay(costs_, schedule_, {.from = event, .to = item.task});
-      l.ready_at = std::max(l.ready_at, spans_[index_of(event)].end + delay);
-    }
-    if (channels_.channels_of(LaneId{lane}).empty()) {
-      occupy(lane, l.ready_at);
-    } else {
-      channels_.request(LaneId{lane}, item.task, l.ready_at);
-      l.asks_for_link = true;
+/// Looks at every lane once; whether anything happened.
+bool VirtualClock::step_lanes() {
+  bool happened = false;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    while (look_at(lane)) {
+      happened = true;
     }
   }
+  return happened;
 }
 
-/// The head of `lane` has its lane (and link) from `start` on, for its duration.
-void VirtualClock::occupy(std::uint32_t lane, Nanos start) {
+/// Whether the head of the lane ended, started or asked for its channels now.
+bool VirtualClock::look_at(std::uint32_t lane) {
   Lane& l = lanes_[lane];
-  const TaskId task = l.items[l.head].task;
-  const Nanos end = start + scheduler::duration(costs_, schedule_, schedule_.task(task));
-  spans_[index_of(task)] = {.task = task, .start = start, .end = end};
+  if (l.at) {
+    if (l.at->end() > now_) {
+      return false;
+    }
+    end_head(lane);
+    return true;
+  }
+  if (l.head == l.items.size() || l.asks) {
+    return false;
+  }
+  const Item& item = head_of(l);
+  for (; l.next_wait < item.waits_end; ++l.next_wait) {
+    const TaskId event = l.waits[l.next_wait];
+    if (!ended_[index_of(event)]) {
+      return false;
+    }
+    const Nanos delay = scheduler::edge_delay(costs_, schedule_, {.from = event, .to = item.task});
+    l.arrives_at = std::max(l.arrives_at, spans_[index_of(event)].end + delay);
+  }
+  if (l.arrives_at > now_) {
+    return false;
+  }
+  if (stands_in_line(lane)) {
+    channels_.request(LaneId{lane}, item.task, now_);
+    l.asks = true;
+  } else {
+    start(lane);
+  }
+  return true;
+}
+
+bool VirtualClock::stands_in_line(std::uint32_t lane) const {
+  return costs_.sharing == ir::Sharing::FirstCome && !channels_.channels_of(LaneId{lane}).empty();
+}
+
+void VirtualClock::start(std::uint32_t lane) {
+  Lane& l = lanes_[lane];
+  const TaskId task = head_of(l).task;
+  spans_[index_of(task)] = {.task = task, .start = now_, .end = now_};
+  l.asks = false;
+  l.at.emplace(now_, scheduler::duration(costs_, schedule_, schedule_.task(task)));
+}
+
+void VirtualClock::end_head(std::uint32_t lane) {
+  Lane& l = lanes_[lane];
+  const TaskId task = head_of(l).task;
+  spans_[index_of(task)].end = now_;
   ended_[index_of(task)] = true;
-  l.free_at = end;
-  l.ready_at = end;
-  l.asks_for_link = false;
+  l.at.reset();
   ++l.head;
-  for (auto blocked = blocked_by_[index_of(task)]; blocked;
-       blocked = std::exchange(lanes_[*blocked].next_blocked, std::nullopt)) {
-    runnable_.push_back(*blocked);
+  if (stands_in_line(lane)) {
+    channels_.release(LaneId{lane});
   }
 }
 
-/// When `lane` starts the transfer it asks for, as far as is known now; nothing when it asks for
-/// none or another must go before it.
-std::optional<Nanos> VirtualClock::next_grant(std::uint32_t lane) const {
-  if (!lanes_[lane].asks_for_link || !channels_.is_next(LaneId{lane})) {
-    return std::nullopt;
+/// Nothing else happens at this instant: who is first in line on free channels, goes. Whether there
+/// was one.
+bool VirtualClock::grant_channels() {
+  std::vector<std::uint32_t> granted;
+  for (std::uint32_t channel = 0; channel < channels_.size(); ++channel) {
+    if (const auto send = channels_.grant(scheduler::ChannelId{channel})) {
+      granted.push_back(index_of(schedule_.task(*send).lane));
+    }
   }
-  Nanos start = lanes_[lane].ready_at;
-  for (const scheduler::ChannelId channel : channels_.channels_of(LaneId{lane})) {
-    start = std::max(start, free_at_[index_of(channel)]);
+  for (const std::uint32_t lane : granted) {
+    start(lane);
   }
-  return start;
+  return !granted.empty();
 }
 
-/// `lane` has its channels from `start` on; who had them last gives them back.
-void VirtualClock::grant(std::uint32_t lane, Nanos start) {
-  const auto channels = channels_.channels_of(LaneId{lane});
-  for (const scheduler::ChannelId channel : channels) {
-    const std::optional<std::uint32_t> holder = held_by_[index_of(channel)];
-    if (!holder) {
+/// How fast everything that runs goes on from here.
+void VirtualClock::set_speeds() {
+  std::vector<LaneId> sharing;
+  for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
+    Lane& l = lanes_[lane];
+    if (!l.at) {
       continue;
     }
-    channels_.release(LaneId{*holder});
-    for (const scheduler::ChannelId held : channels_.channels_of(LaneId{*holder})) {
-      held_by_[index_of(held)].reset();
+    if (schedule_.lanes[lane].kind == ir::LaneKind::Compute) {
+      l.at->set_speed(now_, compute_speed(schedule_.lanes[lane]));
+    } else if (sharing_.shares(LaneId{lane}) && !stands_in_line(lane)) {
+      sharing.push_back(LaneId{lane});
     }
   }
-  const std::optional<TaskId> send = channels_.grant(channels.front());
-  XPIPE_CHECK(send.has_value() && index_of(schedule_.task(*send).lane) == lane)
-      << "lane " << lane << " is next and its link is free";
-  occupy(lane, start);
-  for (const scheduler::ChannelId channel : channels) {
-    held_by_[index_of(channel)] = lane;
-    free_at_[index_of(channel)] = lanes_[lane].free_at;
+  const std::vector<scheduler::Speed> speeds = sharing_.speeds(sharing);
+  for (std::size_t i = 0; i < sharing.size(); ++i) {
+    lanes_[index_of(sharing[i])].at->set_speed(now_, speeds[i]);
   }
-  runnable_.push_back(lane);
 }
 
-/// Every lane is as far as it can go by itself. The earliest next transfer of all is safe to grant:
-/// what is not known yet follows from some transfer and cannot be ready before it. Those that start
-/// at the same instant are granted together, before anything that follows from them.
-/// Returns whether there was one.
-bool VirtualClock::grant_links() {
-  std::optional<Nanos> earliest;
-  std::vector<std::uint32_t> next;
-  for (const std::uint32_t lane : contending_) {
-    const std::optional<Nanos> at = next_grant(lane);
-    if (at && (!earliest || *at < *earliest)) {
-      earliest = at;
-      next.clear();
-    }
-    if (at && at == earliest) {
-      next.push_back(lane);
+scheduler::Speed VirtualClock::compute_speed(const ir::Lane& lane) const {
+  const std::size_t device = index_of(lane.device);
+  if (device >= costs_.overlap_slowdown.size()) {
+    return scheduler::kFullSpeed;
+  }
+  for (std::size_t l = 0; l < lanes_.size(); ++l) {
+    const ir::Lane& other = schedule_.lanes[l];
+    if (lanes_[l].at && other.kind == ir::LaneKind::Send &&
+        (other.device == lane.device || other.peer == lane.device)) {
+      return scheduler::slowed(costs_.overlap_slowdown[device]);
     }
   }
-  for (const std::uint32_t lane : next) {
-    grant(lane, *earliest);
+  return scheduler::kFullSpeed;
+}
+
+/// The next moment at which something ends or arrives; nothing when all is done.
+std::optional<Nanos> VirtualClock::next_instant() const {
+  std::optional<Nanos> next;
+  for (const Lane& lane : lanes_) {
+    std::optional<Nanos> at;
+    if (lane.at) {
+      at = lane.at->end();
+    } else if (lane.arrives_at > now_) {
+      at = lane.arrives_at;
+    }
+    if (at && (!next || *at < *next)) {
+      next = at;
+    }
   }
-  return earliest.has_value();
+  return next;
 }
 
 }  // namespace xpipe::executor

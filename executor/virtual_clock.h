@@ -1,8 +1,11 @@
-// When everything happens on a cost model: lanes with a clock each, recorded as streams and
-// resolved afterwards. Written apart from the simulator on purpose: the two are twins that check
-// each other (style.md §13). The simulator pops events in the order of time; this one lets every
-// lane run ahead as far as its waits allow, and stops only where a half-duplex or shared link must
-// know who comes first.
+// When everything happens on a cost model: lanes of tasks, recorded as streams and resolved
+// afterwards. Written apart from the simulator on purpose: the two are twins that check each other
+// (style.md §13). The simulator lays tasks out, lets lanes run ahead and keeps queues of what may
+// change; this one goes from instant to instant, and at each looks at every lane again. Only what a
+// transfer costs and how links are shared comes from the same place (scheduler/).
+//
+//   at 7 ns   lane 0: 0F0 runs, 3 ns left       lane 1: 1F0 waits for 1RECV_F0, there at 9 ns
+//   next: min(7 + 3, 9) = 9 ns
 //
 // Not thread-safe.
 #pragma once
@@ -15,7 +18,9 @@
 #include "ir/schedule.h"
 #include "ir/timeline.h"
 #include "scheduler/cost_model.h"
+#include "scheduler/fair_sharing.h"
 #include "scheduler/link_model.h"
+#include "scheduler/progress.h"
 
 namespace xpipe::executor {
 
@@ -31,8 +36,7 @@ class VirtualClock {
   void add(ir::LaneId lane, ir::TaskId task);
 
   /// The spans of all tasks added, by task id: each starts as early as its lane, its waits and its
-  /// link allow. Requires: waits as of a legal schedule. Linear in tasks and waits without channels
-  /// to contend for; with them, times the number of lanes that do.
+  /// link allow. Requires: waits as of a legal schedule. Linear in tasks times lanes.
   [[nodiscard]] ir::Timeline resolve() &&;
 
  private:
@@ -45,33 +49,34 @@ class VirtualClock {
     std::vector<Item> items;
     std::vector<ir::TaskId> waits;
     std::uint32_t head = 0;
-    std::uint32_t next_wait = 0;
-    ir::Nanos free_at = 0;                      ///< end of what it did last
-    ir::Nanos ready_at = 0;                     ///< when the head could start
-    bool asks_for_link = false;                 ///< the head is ready but for its link
-    std::optional<std::uint32_t> next_blocked;  ///< another lane that waits for the same task
+    std::uint32_t next_wait = 0;            ///< of the head's: those before are over
+    ir::Nanos arrives_at = 0;               ///< the latest of those
+    bool asks = false;                      ///< the head stands in line for its channels
+    std::optional<scheduler::Progress> at;  ///< the head runs
   };
 
-  void advance(std::uint32_t lane);
-  void advance_all_runnable();
-  void occupy(std::uint32_t lane, ir::Nanos start);
-  [[nodiscard]] std::optional<ir::Nanos> next_grant(std::uint32_t lane) const;
-  void grant(std::uint32_t lane, ir::Nanos start);
-  bool grant_links();
+  bool step_lanes();
+  bool look_at(std::uint32_t lane);
+  void start(std::uint32_t lane);
+  void end_head(std::uint32_t lane);
+  bool grant_channels();
+  void set_speeds();
+  [[nodiscard]] scheduler::Speed compute_speed(const ir::Lane& lane) const;
+  [[nodiscard]] std::optional<ir::Nanos> next_instant() const;
 
-  [[nodiscard]] bool ended(ir::TaskId task) const { return ended_[ir::index_of(task)]; }
+  [[nodiscard]] const Item& head_of(const Lane& lane) const { return lane.items[lane.head]; }
+
+  /// Who wants the lane's channels stands in line for them; else its transfers share them.
+  [[nodiscard]] bool stands_in_line(std::uint32_t lane) const;
 
   const ir::Schedule& schedule_;
   const scheduler::CostModel& costs_;
   scheduler::LinkChannels channels_;
-  std::vector<Lane> lanes_;                               ///< by LaneId
-  std::vector<std::uint32_t> contending_;                 ///< lanes that have channels
-  std::vector<ir::Nanos> free_at_;                        ///< by ChannelId
-  std::vector<std::optional<std::uint32_t>> held_by_;     ///< by ChannelId: not given back yet
-  std::vector<ir::Span> spans_;                           ///< by TaskId
-  std::vector<bool> ended_;                               ///< by TaskId
-  std::vector<std::optional<std::uint32_t>> blocked_by_;  ///< by TaskId: the first lane that waits
-  std::vector<std::uint32_t> runnable_;                   ///< lanes to look at again
+  scheduler::FairSharing sharing_;
+  ir::Nanos now_ = 0;
+  std::vector<Lane> lanes_;      ///< by LaneId
+  std::vector<ir::Span> spans_;  ///< by TaskId
+  std::vector<bool> ended_;      ///< by TaskId
 };
 
 }  // namespace xpipe::executor

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <optional>
 #include <set>
 #include <unordered_map>
@@ -61,6 +62,9 @@ class BorderReader {
     }
     if (contends) {
       graph_.emplace(schedule_);
+    }
+    for (const WorkLeft& work : segment.work_left) {
+      work_left_.emplace(work.mini_batch, &work);
     }
     for (size_t i = 0; i < schedule_.tasks.size(); ++i) {
       const auto batch = index_of(ir::mini_batch_of(schedule_.tasks[i], schedule_.micro_batches));
@@ -147,13 +151,13 @@ class BorderReader {
   }
 
   void add_work_left(Border& border) const {
-    const auto [begin, end] =
-        std::ranges::equal_range(segment_.work_left, border.mini_batch, {}, &WorkLeft::mini_batch);
-    for (auto work = begin; work != end; ++work) {
-      if (span(work->task).start < border.time && span(work->task).end > border.time) {
-        const ir::Task& task = schedule_.task(work->task);
-        border.state.push_back(index_of(task.lane));
-        border.state.push_back(work->left);
+    const auto [begin, end] = work_left_.equal_range(border.mini_batch);
+    for (auto entry = begin; entry != end; ++entry) {
+      const WorkLeft& work = *entry->second;
+      if (span(work.task).start < border.time && span(work.task).end > border.time) {
+        border.state.push_back(index_of(schedule_.task(work.task).lane));
+        border.state.push_back(work.left.whole);
+        border.state.push_back(work.left.fraction);
       }
     }
   }
@@ -165,6 +169,7 @@ class BorderReader {
   std::vector<Nanos> latency_;      ///< by LaneId: of what it sends
   std::vector<Nanos> border_time_;  ///< by mini-batch
   std::optional<scheduler::TaskGraph> graph_;
+  std::multimap<uint32_t, const WorkLeft*> work_left_;  ///< by mini-batch, then in its order
 };
 
 }  // namespace

@@ -19,24 +19,15 @@
 #include "ir/schedule.h"
 #include "ir/timeline.h"
 #include "scheduler/cost_model.h"
+#include "simulator/replay.h"
 
 namespace xpipe::simulator {
-
-/// What was left of a task that ran when the first task of a mini-batch started, in the units of
-/// fluid replay (simulator/fluid_replay.h): there, the end of a task is not known from its start.
-struct WorkLeft {
-  std::uint32_t mini_batch = 0;  ///< the border's
-  ir::TaskId task{};
-  std::int64_t left = 0;
-
-  bool operator==(const WorkLeft&) const = default;
-};
 
 /// One segment, replayed in full.
 struct ReplayedSegment {
   ir::Schedule schedule;
   ir::Timeline timeline;
-  std::vector<WorkLeft> work_left = {};  ///< by mini-batch; empty unless the replay was fluid
+  std::vector<WorkLeft> work_left = {};  ///< in time; empty unless the replay was fluid
 };
 
 struct Border {

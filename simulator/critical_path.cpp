@@ -1,9 +1,11 @@
 #include "simulator/critical_path.h"
 
 #include <algorithm>
-#include <map>
+#include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "ir/status.h"
 #include "scheduler/link_model.h"
@@ -27,9 +29,10 @@ class PathWalk {
         costs_(costs),
         graph_(schedule),
         channels_(costs, schedule) {
-    for (const ir::Span& span : timeline.spans) {
-      for (const auto channel : channels_.channels_of(schedule.task(span.task).lane)) {
-        transfers_ending_[{channel, span.end}].push_back(span.task);
+    lanes_of_.resize(channels_.size());
+    for (std::uint32_t l = 0; l < schedule.lanes.size(); ++l) {
+      for (const auto channel : channels_.channels_of(ir::LaneId{l})) {
+        lanes_of_[index_of(channel)].push_back(l);
       }
     }
   }
@@ -42,7 +45,9 @@ class PathWalk {
         path.latency += path.tasks.back().start - span.end;
       }
       path.tasks.push_back(span);
-      path.by_kind[static_cast<std::size_t>(schedule_.task(*task).kind())] += span.end - span.start;
+      const ir::Task& on_path = schedule_.task(*task);
+      path.by_kind[static_cast<std::size_t>(on_path.kind())] += span.end - span.start;
+      path.slowed += span.end - span.start - scheduler::duration(costs_, schedule_, on_path);
     }
     std::ranges::reverse(path.tasks);
     return path;
@@ -79,15 +84,15 @@ class PathWalk {
   [[nodiscard]] TaskId holder_before(TaskId task, Nanos start) const {
     std::optional<TaskId> instant;
     for (const auto channel : channels_.channels_of(schedule_.task(task).lane)) {
-      const auto ending = transfers_ending_.find({channel, start});
-      if (ending == transfers_ending_.end()) {
-        continue;
-      }
-      for (const TaskId holder : ending->second) {
-        if (timeline_.spans[index_of(holder)].start < start) {
-          return holder;
+      for (const std::uint32_t lane : lanes_of_[index_of(channel)]) {
+        for (const TaskId holder : ending_at(lane, start)) {
+          if (timeline_.spans[index_of(holder)].start < start) {
+            return holder;
+          }
+          const bool is_before = place_of(holder) < place_of(task);
+          instant = is_before && (!instant || place_of(*instant) < place_of(holder)) ? holder
+                                                                                     : instant;
         }
-        instant = place_of(holder) < place_of(task) ? holder : instant;
       }
     }
     XPIPE_CHECK(instant.has_value())
@@ -95,13 +100,20 @@ class PathWalk {
     return *instant;
   }
 
+  /// The tasks of a lane that end then: ends ascend.
+  [[nodiscard]] std::span<const TaskId> ending_at(std::uint32_t lane, Nanos time) const {
+    const std::vector<TaskId>& order = schedule_.lanes[lane].order;
+    const auto found = std::ranges::equal_range(
+        order, time, {}, [this](TaskId id) { return timeline_.spans[index_of(id)].end; });
+    return {found.begin(), found.end()};
+  }
+
   const ir::Schedule& schedule_;
   const ir::Timeline& timeline_;
   const scheduler::CostModel& costs_;
   scheduler::TaskGraph graph_;
   scheduler::LinkChannels channels_;
-  /// By channel and the time of their end.
-  std::map<std::pair<scheduler::ChannelId, Nanos>, std::vector<TaskId>> transfers_ending_;
+  std::vector<std::vector<std::uint32_t>> lanes_of_;  ///< by ChannelId: who holds it
 };
 
 }  // namespace

@@ -29,6 +29,7 @@ class LaneReplay {
         delays_(costs.delays.data()) {
     const std::size_t lanes = program.lanes().size();
     state.starts_.clear();
+    state.work_left_.clear();
     state.ends_.assign(program.steps().size(), kNobody);
     state.ends_[kStart] = 0;
     state.lanes_.resize(lanes);
@@ -55,18 +56,8 @@ class LaneReplay {
         run_ready();
       }
     }
-    state_.makespan_ = 0;
-    for (std::size_t l = 0; l < state_.lanes_.size(); ++l) {
-      const StepRange& range = program_.lanes()[l];
-      if (lanes_[l].next != range.end) {
-        return false;
-      }
-      const std::size_t from = range.follows ? ir::index_of(*range.follows) : l;
-      const bool is_empty = program_.lanes()[from].begin == program_.lanes()[from].end;
-      const Nanos latency = range.follows && !is_empty ? delays_[from + 1] : 0;
-      state_.makespan_ = std::max(state_.makespan_, lanes_[from].free_at + latency);
-    }
-    return true;
+    return std::all_of(state_.lanes_.begin(), state_.lanes_.end(),
+                       [](const Lane& lane) { return lane.next == lane.end; });
   }
 
  private:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/validate.h"
+#include "simulator/fluid_replay.h"
 #include "simulator/lane_replay.h"
 
 namespace xpipe::simulator {
@@ -35,12 +36,19 @@ ir::Error deadlock(const Program& program) {
   return error;
 }
 
-template <bool kContends>
-ir::Result<Nanos> run_lanes(const Program& program, const CostTable& costs, ReplayState& state) {
-  if (!LaneReplay<kContends>(program, costs, state).run()) {
-    return deadlock(program);
+/// The last end of all, receives included.
+Nanos last_end(const Program& program, const CostTable& costs, std::span<const Nanos> ends) {
+  Nanos last = 0;
+  for (size_t l = 0; l < program.lanes().size(); ++l) {
+    const StepRange& range = program.lanes()[l];
+    const size_t from = range.follows ? index_of(*range.follows) : l;
+    const StepRange& steps = program.lanes()[from];
+    if (steps.begin != steps.end) {
+      const Nanos latency = range.follows ? costs.delays[from + 1] : 0;
+      last = std::max(last, ends[steps.end - 1] + latency);
+    }
   }
-  return state.makespan();
+  return last;
 }
 
 }  // namespace
@@ -66,13 +74,29 @@ CostTable price(const Program& program, const scheduler::CostModel& costs) {
     table.channel_begin[l + 1] = static_cast<uint32_t>(table.channels.size());
   }
   table.contends = !table.channels.empty();
-  table.is_fluid = slows_down(costs) || (table.contends && costs.sharing == ir::Sharing::MaxMin);
+  const bool shares = table.contends && costs.sharing == ir::Sharing::MaxMin;
+  if (shares || slows_down(costs)) {
+    table.fluid = FluidCosts{scheduler::FairSharing(costs, schedule),
+                             scheduler::LinkChannels(costs, schedule),
+                             shares,
+                             {}};
+    for (size_t d = 0; d < schedule.devices; ++d) {
+      const double factor = d < costs.overlap_slowdown.size() ? costs.overlap_slowdown[d] : 1.0;
+      table.fluid->overlap_speed.push_back(scheduler::slowed(factor));
+    }
+  }
   return table;
 }
 
 ir::Result<Nanos> replay(const Program& program, const CostTable& costs, ReplayState& state) {
-  return costs.contends ? run_lanes<true>(program, costs, state)
-                        : run_lanes<false>(program, costs, state);
+  const bool done = costs.fluid      ? FluidReplay(program, costs, state).run()
+                    : costs.contends ? LaneReplay<true>(program, costs, state).run()
+                                     : LaneReplay<false>(program, costs, state).run();
+  if (!done) {
+    return deadlock(program);
+  }
+  state.makespan_ = last_end(program, costs, state.ends());
+  return state.makespan_;
 }
 
 ir::Timeline timeline_of(const Program& program, const CostTable& costs, const ReplayState& state) {

@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,10 +21,21 @@
 #include "ir/status.h"
 #include "ir/timeline.h"
 #include "scheduler/cost_model.h"
+#include "scheduler/fair_sharing.h"
+#include "scheduler/link_model.h"
+#include "scheduler/progress.h"
 #include "simulator/channel_queue.h"
 #include "simulator/program.h"
 
 namespace xpipe::simulator {
+
+/// What costs need under which durations depend on what else runs.
+struct FluidCosts {
+  scheduler::FairSharing sharing;
+  scheduler::LinkChannels channels;
+  bool shares = false;                          ///< channels are shared, not waited for
+  std::vector<scheduler::Speed> overlap_speed;  ///< by DeviceId: compute beside a transfer
+};
 
 /// A cost model in the terms of one Program. Plain values; price() again after a change.
 struct CostTable {
@@ -33,7 +45,7 @@ struct CostTable {
   std::vector<scheduler::ChannelId> channels;  ///< what the sends of each lane hold, ascending
   std::size_t channel_count = 0;               ///< of the cost model
   bool contends = false;                       ///< some lane holds channels
-  bool is_fluid = false;  ///< max-min sharing of a channel, or overlap slow-down
+  std::optional<FluidCosts> fluid;  ///< with max-min sharing of a channel, or overlap slow-down
 
   [[nodiscard]] std::span<const scheduler::ChannelId> channels_of(std::size_t lane) const {
     return std::span(channels).subspan(channel_begin[lane],
@@ -43,6 +55,16 @@ struct CostTable {
 
 /// Requires: scheduler::check_costs(costs, program.schedule()).ok(). Linear in classes and lanes.
 [[nodiscard]] CostTable price(const Program& program, const scheduler::CostModel& costs);
+
+/// What was left of a task that ran when the first task of a mini-batch started. Fluid replay
+/// (simulator/fluid_replay.h) needs it: there, the end of a task is not known from its start.
+struct WorkLeft {
+  std::uint32_t mini_batch = 0;  ///< the border's
+  ir::TaskId task{};
+  scheduler::Progress::Left left;
+
+  bool operator==(const WorkLeft&) const = default;
+};
 
 /// The working memory of one replay and its result; the caller's, to be used again: the first
 /// replay of a program sizes it, later ones allocate nothing. 8 bytes a step and some a lane
@@ -54,6 +76,9 @@ class ReplayState {
 
   /// When each step starts; empty unless the replay was fluid: else it is end - duration.
   [[nodiscard]] std::span<const ir::Nanos> starts() const { return starts_; }
+
+  /// In the order in which mini-batches began; empty unless the replay was fluid.
+  [[nodiscard]] std::span<const WorkLeft> work_left() const { return work_left_; }
 
   /// When the last task ends, receives included. Linear in lanes.
   [[nodiscard]] ir::Nanos makespan() const { return makespan_; }
@@ -77,7 +102,10 @@ class ReplayState {
   std::vector<Lane> lanes_;
   std::vector<std::uint32_t> runnable_;
   ChannelQueue queue_;
+  std::vector<WorkLeft> work_left_;
   ir::Nanos makespan_ = 0;
+
+  friend ir::Result<ir::Nanos> replay(const Program&, const CostTable&, ReplayState&);
 };
 
 /// The makespan; `state` then holds the ends of all steps. Linear in steps and waits; each transfer

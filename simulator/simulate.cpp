@@ -1,6 +1,7 @@
 #include "simulator/simulate.h"
 
 #include <utility>
+#include <vector>
 
 #include "ir/status.h"
 #include "simulator/program.h"
@@ -10,8 +11,12 @@ namespace xpipe::simulator {
 
 namespace {
 
-ir::Result<ir::Timeline> timeline_on(const ir::Schedule& schedule,
-                                     const scheduler::CostModel& costs) {
+struct Planned {
+  ir::Timeline timeline;
+  std::vector<WorkLeft> work_left;
+};
+
+ir::Result<Planned> plan(const ir::Schedule& schedule, const scheduler::CostModel& costs) {
   const Program program(schedule);
   const CostTable table = price(program, costs);
   ReplayState state;
@@ -19,24 +24,26 @@ ir::Result<ir::Timeline> timeline_on(const ir::Schedule& schedule,
   if (!done.ok()) {
     return done.error();
   }
-  return timeline_of(program, table, state);
+  return Planned{timeline_of(program, table, state),
+                 {state.work_left().begin(), state.work_left().end()}};
 }
 
 }  // namespace
 
 ir::Timeline simulate(const ir::Schedule& schedule, const scheduler::CostModel& costs) {
-  ir::Result<ir::Timeline> timeline = timeline_on(schedule, costs);
-  XPIPE_CHECK(timeline.ok()) << timeline.error().to_string();
-  return std::move(timeline).value();
+  ir::Result<Planned> planned = plan(schedule, costs);
+  XPIPE_CHECK(planned.ok()) << planned.error().to_string();
+  return std::move(planned).value().timeline;
 }
 
 ir::Result<ReplayedSegment> replay_segment(ir::Schedule schedule,
                                            const scheduler::CostModel& costs) {
-  ir::Result<ir::Timeline> timeline = timeline_on(schedule, costs);
-  if (!timeline.ok()) {
-    return timeline.error();
+  ir::Result<Planned> planned = plan(schedule, costs);
+  if (!planned.ok()) {
+    return planned.error();
   }
-  return ReplayedSegment{std::move(schedule), std::move(timeline).value()};
+  return ReplayedSegment{std::move(schedule), std::move(planned.value().timeline),
+                         std::move(planned.value().work_left)};
 }
 
 }  // namespace xpipe::simulator
