@@ -92,7 +92,9 @@ std::vector<Speed> FairSharing::speeds(const std::vector<ir::LaneId>& lanes) {
     });
     for (const size_t i : settled) {
       const Lane& lane = lanes_[index_of(lanes[i])];
-      const Wide speed = (static_cast<Wide>(least) << kSpeedBits) / static_cast<Wide>(lane.most);
+      const auto most = static_cast<Wide>(lane.most);
+      const Wide speed =
+          ((static_cast<Wide>(least) << kSpeedBits) + most - 1) / most;  // as slowed()
       speeds[i] = std::max<Speed>(1, static_cast<Speed>(speed));
       for (const ChannelId c : lane.channels) {
         channels_[index_of(c)].left -= least;

@@ -22,7 +22,7 @@ Speed slowed(double factor) {
   if (!(factor > 1.0)) {
     return kFullSpeed;
   }
-  const double speed = std::floor(static_cast<double>(kFullSpeed) / factor);
+  const double speed = std::ceil(static_cast<double>(kFullSpeed) / factor);
   return std::max<Speed>(1, static_cast<Speed>(speed));
 }
 

@@ -18,7 +18,7 @@ using Speed = std::uint64_t;
 inline constexpr int kSpeedBits = 32;
 inline constexpr Speed kFullSpeed = Speed{1} << kSpeedBits;
 
-/// Full speed over `factor` (>= 1), rounded down, at least 1.
+/// Full speed over `factor` (>= 1), rounded up: what takes 100 ns takes 300 with factor 3, not 301.
 [[nodiscard]] Speed slowed(double factor);
 
 class Progress {

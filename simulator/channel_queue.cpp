@@ -38,6 +38,8 @@ void ChannelQueue::reset(std::span<const uint32_t> begin,
   }
   waiting_.resize(next);
   granted_.reserve(begin.size());
+  instant_.clear();
+  instant_.reserve(begin.size());
   level_begin_.clear();
   uint32_t nodes = 0;
   for (size_t width = channel_count;; width = (width + kFan - 1) / kFan) {
@@ -94,7 +96,10 @@ bool ChannelQueue::insert(uint32_t channel, const Request& request) {
 
 void ChannelQueue::remove_first(uint32_t channel) {
   Request* const begin = line(channel);
-  std::copy(begin + 1, begin + channels_[channel].count--, begin);
+  for (uint32_t i = 1; i < channels_[channel].count; ++i) {
+    begin[i - 1] = begin[i];
+  }
+  --channels_[channel].count;
 }
 
 void ChannelQueue::update_with_first(uint32_t channel) {
@@ -129,6 +134,9 @@ void ChannelQueue::update(uint32_t channel) {
 
 void ChannelQueue::set(uint32_t channel, Nanos start) {
   uint32_t node = channel;
+  if (tree_[node] == start) {
+    return;
+  }
   tree_[node] = start;
   for (size_t level = 1; level < level_begin_.size(); ++level) {
     const Nanos least =
@@ -159,7 +167,7 @@ uint32_t ChannelQueue::earliest_channel() const {
 size_t ChannelQueue::heap_bytes() const {
   return channels_.capacity() * sizeof(Channel) + waiting_.capacity() * sizeof(Request) +
          tree_.capacity() * sizeof(Nanos) +
-         (level_begin_.capacity() + granted_.capacity()) * sizeof(uint32_t);
+         (level_begin_.capacity() + granted_.capacity() + instant_.capacity()) * sizeof(uint32_t);
 }
 
 }  // namespace xpipe::simulator

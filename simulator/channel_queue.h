@@ -47,12 +47,20 @@ class ChannelQueue {
     granted_.clear();
     while (earliest() == at) {
       const std::uint32_t channel = earliest_channel();
-      granted_.push_back(line(channel)->lane);
-      set(channel, kNever);
+      const std::uint32_t lane = line(channel)->lane;
+      const ir::Nanos duration = duration_of(lane);
+      granted_.push_back(lane);
+      if (duration > 0) {  // nothing that it makes the first in line can start at this instant
+        hold(lane, at + duration);
+      } else {
+        instant_.push_back(lane);
+        set(channel, kNever);
+      }
     }
-    for (const std::uint32_t lane : granted_) {
-      hold(lane, at + duration_of(lane));
+    for (const std::uint32_t lane : instant_) {
+      hold(lane, at);
     }
+    instant_.clear();
     return at;
   }
 
@@ -114,6 +122,7 @@ class ChannelQueue {
   std::vector<std::uint32_t> level_begin_;
   std::size_t root_ = 0;
   std::vector<std::uint32_t> granted_;
+  std::vector<std::uint32_t> instant_;  ///< of those, the ones that take no time
 };
 
 }  // namespace xpipe::simulator

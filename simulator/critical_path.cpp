@@ -90,8 +90,8 @@ class PathWalk {
             return holder;
           }
           const bool is_before = place_of(holder) < place_of(task);
-          instant = is_before && (!instant || place_of(*instant) < place_of(holder)) ? holder
-                                                                                     : instant;
+          instant =
+              is_before && (!instant || place_of(*instant) < place_of(holder)) ? holder : instant;
         }
       }
     }

@@ -1,11 +1,13 @@
 // Twins: the executor on virtual time and the simulator, written apart, give the same start and end
 // for every task, on any schedule and any costs.
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
+#include <rapidcheck.h>
 
 #include "executor/engine.h"
 #include "executor/virtual_backend.h"
@@ -56,6 +58,45 @@ scheduler::CostModel random_costs(std::uint32_t stages, ir::Nanos bound, std::mt
   }
   scheduler::add_half_duplex_channels(costs);
   return costs;
+}
+
+/// And channels that several links hold, first come or shared, launches, and compute that transfers
+/// slow down. Transfers and tasks of no time are frequent with a small bound.
+scheduler::CostModel any_costs(std::uint32_t stages, ir::Nanos bound, std::mt19937& random) {
+  scheduler::CostModel costs = random_costs(stages, bound, random);
+  const auto first = static_cast<std::uint32_t>(costs.channels.size());
+  for (std::uint32_t c = 0; c < random() % 4; ++c) {
+    costs.channels.push_back({"shared", std::nullopt});
+    if (random() % 4 != 0) {
+      costs.channels.back().bandwidth_bytes_per_s =
+          1e12 / static_cast<double>(1 + random() % static_cast<std::uint32_t>(bound));
+    }
+  }
+  for (scheduler::LinkCosts& link : costs.links) {
+    for (std::uint32_t c = first; c < costs.channels.size(); ++c) {
+      if (random() % 2 == 0) {
+        link.channels.push_back(scheduler::ChannelId{c});
+      }
+    }
+  }
+  costs.sharing = random() % 2 == 0 ? ir::Sharing::FirstCome : ir::Sharing::MaxMin;
+  const bool slows_down = random() % 2 == 0;
+  for (std::uint32_t d = 0; d < stages; ++d) {
+    costs.launch_overhead.push_back(random() % 4);
+    if (slows_down) {
+      costs.overlap_slowdown.push_back(
+          random() % 3 == 0 ? 1.0 : 1.0 + static_cast<double>(random() % 100) / 37.0);
+    }
+  }
+  return costs;
+}
+
+std::vector<const scheduler::Policy*> pointers_to(const std::vector<scheduler::Policy>& policies) {
+  std::vector<const scheduler::Policy*> pointers;
+  for (const scheduler::Policy& policy : policies) {
+    pointers.push_back(&policy);
+  }
+  return pointers;
 }
 
 void check_twins(const ir::Schedule& schedule, const scheduler::CostModel& costs) {
@@ -156,12 +197,27 @@ TEST_CASE("twins: placements, replicas, recomputes and sends that wait") {
           CAPTURE(mini_batches);
           for (const ir::Nanos bound : {1, 3, 1000}) {
             check_twins(schedule.value(), random_costs(4, bound, random));
+            check_twins(schedule.value(), any_costs(4, bound, random));
           }
         }
       }
     }
   }
   CHECK(all_reduces > 0);
+}
+
+TEST_CASE("twins: any schedule on any costs: shared links, max-min, overlap, launches") {
+  CHECK(rc::check("equal span by span", [] {
+    const scheduler::Policy& policy = **rc::gen::elementOf(pointers_to(all_policies()));
+    const auto stages = *rc::gen::inRange<std::uint32_t>(1, 8);
+    const auto micro_batches = *rc::gen::inRange<std::uint32_t>(1, 5);
+    const auto mini_batches = *rc::gen::inRange<std::uint32_t>(1, 6);
+    const auto bound = *rc::gen::element<ir::Nanos>(1, 2, 5, 1000, 1'000'000'000);
+    std::mt19937 random(*rc::gen::arbitrary<std::uint32_t>());
+    const ir::Schedule schedule =
+        compiled(policy, stages, micro_batches, mini_batches, 1 + random() % 3000);
+    check_twins(schedule, any_costs(stages, bound, random));
+  }));
 }
 
 TEST_CASE("twins: half-duplex links make a difference, so the comparison is not empty") {
@@ -174,6 +230,15 @@ TEST_CASE("twins: half-duplex links make a difference, so the comparison is not 
   check_twins(schedule, full);
   check_twins(schedule, half);
   CHECK(simulator::simulate(schedule, full) != simulator::simulate(schedule, half));
+  scheduler::CostModel shared = half;
+  shared.sharing = ir::Sharing::MaxMin;
+  check_twins(schedule, shared);
+  CHECK(simulator::simulate(schedule, shared) != simulator::simulate(schedule, half));
+  scheduler::CostModel slowed = full;
+  slowed.overlap_slowdown.assign(4, 1.5);
+  check_twins(schedule, slowed);
+  CHECK(ir::makespan(simulator::simulate(schedule, slowed)) >
+        ir::makespan(simulator::simulate(schedule, full)));
 }
 
 }  // namespace xpipe::tests

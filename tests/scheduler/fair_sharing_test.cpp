@@ -46,11 +46,11 @@ TEST_CASE("progress: the end is rounded up, and fractions are kept") {
 }
 
 TEST_CASE("progress: looking at it more often, or later, changes nothing") {
-  rc::check("same speeds at the same moments, the same end", [] {
+  CHECK(rc::check("same speeds at the same moments, the same end", [] {
     const Nanos begin = *rc::gen::inRange<Nanos>(0, 1'000'000);
     const Nanos duration = *rc::gen::inRange<Nanos>(1, 1'000'000);
-    const auto speeds = *rc::gen::container<std::vector<std::pair<Nanos, Speed>>>(
-        rc::gen::pair(rc::gen::inRange<Nanos>(0, 1000), rc::gen::inRange<Speed>(1, kFullSpeed + 1)));
+    const auto speeds = *rc::gen::container<std::vector<std::pair<Nanos, Speed>>>(rc::gen::pair(
+        rc::gen::inRange<Nanos>(0, 1000), rc::gen::inRange<Speed>(1, kFullSpeed + 1)));
     Progress once(begin, duration);
     Progress often(begin, duration);
     Progress later(begin + 12345, duration);
@@ -69,7 +69,7 @@ TEST_CASE("progress: looking at it more often, or later, changes nothing") {
     }
     RC_ASSERT(often.end() == once.end());
     RC_ASSERT(later.end() == once.end() + 12345);
-  });
+  }));
 }
 
 /// One send lane for each link; `channels` of each, bandwidths in GB/s.
@@ -122,7 +122,8 @@ void check_rates(const std::vector<double>& found, const std::vector<double>& ex
   }
 }
 
-TEST_CASE("fair sharing: equal parts of a channel, and what a slow link leaves goes to the others") {
+TEST_CASE(
+    "fair sharing: equal parts of a channel, and what a slow link leaves goes to the others") {
   const Net net({10}, {{2, {0}}, {8, {0}}, {8, {0}}});
   check_rates(net.rates({0}), {2});
   check_rates(net.rates({1}), {8});
@@ -140,9 +141,10 @@ TEST_CASE("fair sharing: a long way yields to none, and takes its part on every 
 }
 
 TEST_CASE("fair sharing: feasible, and nobody could go faster but at the cost of a slower one") {
-  rc::check("max-min", [] {
+  CHECK(rc::check("max-min", [] {
     const std::size_t channel_count = *rc::gen::inRange<std::size_t>(1, 5);
-    const auto bandwidths = *rc::gen::container<std::vector<int>>(channel_count, rc::gen::inRange(1, 50));
+    const auto bandwidths =
+        *rc::gen::container<std::vector<int>>(channel_count, rc::gen::inRange(1, 50));
     const std::size_t link_count = *rc::gen::inRange<std::size_t>(1, 8);
     std::vector<double> channels(bandwidths.begin(), bandwidths.end());
     std::vector<Net::Link> links;
@@ -178,7 +180,7 @@ TEST_CASE("fair sharing: feasible, and nobody could go faster but at the cost of
       }
       RC_ASSERT(is_held);
     }
-  });
+  }));
 }
 
 }  // namespace
