@@ -42,7 +42,7 @@ std::string JsonObject::path_of(std::string_view key) const {
   return path;
 }
 
-void JsonObject::fault(std::string code, std::string_view key, std::string message) {
+void JsonObject::fault(std::string code, std::string_view key, std::string_view message) {
   faults_.add(std::move(code), path_of(key), message);
 }
 

@@ -126,7 +126,7 @@ class JsonObject {
 
   [[nodiscard]] std::string path_of(std::string_view key) const;
 
-  void fault(std::string code, std::string_view key, std::string message);
+  void fault(std::string code, std::string_view key, std::string_view message);
 
  private:
   void wrong_type(std::string_view key, const JsonValue& found, std::string_view expected);
