@@ -144,5 +144,13 @@ TEST_CASE("shared links: a star's ports let different pairs pass, and one sender
   CHECK(arrivals({{0, 1}, {0, 2}, {3, 2}}, cluster) == Times{1000, 2000, 3000});
 }
 
+TEST_CASE(
+    "shared links: with fair sharing two transfers of one card take as long as both together") {
+  ir::Cluster cluster = two_machines(Duplex::Full);
+  cluster.sharing = ir::Sharing::MaxMin;
+  CHECK(arrivals({{0, 2}, {1, 3}}, cluster) == Times{2010, 2010});
+  CHECK(arrivals({{0, 2}, {3, 1}}, cluster) == Times{1010, 1010});
+}
+
 }  // namespace
 }  // namespace xpipe::tests
