@@ -16,11 +16,11 @@ namespace {
 using Json = nlohmann::json;
 
 /// Layers that feed each other; forward and backward of 1 and 2 of `us` microseconds each.
-std::string profile_of(const std::vector<int>& us,
-                       long output_bytes,
-                       long parameter_bytes,
-                       long saved_bytes,
-                       int samples = 8) {
+std::string toy_profile(const std::vector<int>& us,
+                        long output_bytes,
+                        long parameter_bytes,
+                        long saved_bytes,
+                        int samples = 8) {
   Json layers = Json::array();
   for (std::size_t l = 0; l < us.size(); ++l) {
     layers.push_back({{"name", "layer" + std::to_string(l)},
@@ -36,7 +36,7 @@ std::string profile_of(const std::vector<int>& us,
 }
 
 /// Devices of these speeds; memory in bytes, 0 for no limit; bandwidth in bytes/s, 0 for infinite.
-std::string cluster_of(const std::vector<double>& speeds, long memory, double bandwidth) {
+std::string toy_cluster(const std::vector<double>& speeds, long memory, double bandwidth) {
   Json devices = Json::array();
   for (std::size_t d = 0; d < speeds.size(); ++d) {
     devices.push_back({{"name", "d" + std::to_string(d)}, {"speed", speeds[d]}});
@@ -87,7 +87,7 @@ std::vector<std::size_t> counts_of(const Json& plan) {
 }
 
 TEST_CASE("plan: equal layers without communication: every device computes all the time") {
-  const Toy toy(profile_of({1000, 1000, 1000, 1000}, 0, 1000, 0), cluster_of({1, 1, 1, 1}, 0, 0));
+  const Toy toy(toy_profile({1000, 1000, 1000, 1000}, 0, 1000, 0), toy_cluster({1, 1, 1, 1}, 0, 0));
   const Json plan = toy.plan();
   CHECK(plan["format"] == "xpipe.plan");
   CHECK(counts_of(plan) == std::vector<std::size_t>{1, 1, 1, 1});
@@ -112,7 +112,7 @@ TEST_CASE("plan: equal layers without communication: every device computes all t
 }
 
 TEST_CASE("plan: among synchronous policies the rate is the textbook's (T + D - 1) / T") {
-  const Toy toy(profile_of({1000, 1000}, 0, 0, 0), cluster_of({1, 1}, 0, 0));
+  const Toy toy(toy_profile({1000, 1000}, 0, 0, 0), toy_cluster({1, 1}, 0, 0));
   const Json plan = toy.plan({"--policy", "gpipe", "--stages", "2"});
   CHECK(plan["micro_batches"] == 8);  // more micro-batches, less bubble
   CHECK(plan["samples_per_s"].get<double>() == doctest::Approx(8 / (0.003 * 9 / 8)));
@@ -122,8 +122,8 @@ TEST_CASE("plan: among synchronous policies the rate is the textbook's (T + D - 
 }
 
 TEST_CASE("plan: a device of twice the speed is given twice the layers") {
-  const Toy toy(profile_of({1000, 1000, 1000, 1000, 1000, 1000}, 0, 0, 0),
-                cluster_of({2, 1}, 0, 0));
+  const Toy toy(toy_profile({1000, 1000, 1000, 1000, 1000, 1000}, 0, 0, 0),
+                toy_cluster({2, 1}, 0, 0));
   const Json plan = toy.plan({"--stages", "2"});
   CHECK(counts_of(plan) == std::vector<std::size_t>{4, 2});
   CHECK(plan["exact"] == true);
@@ -138,8 +138,8 @@ TEST_CASE("plan: field cases B1 and B2: as equal as can be, every layer placed o
 
   for (const Row& row : {Row{5, 4, {2, 1, 1, 1}}, Row{38, 8, {5, 5, 5, 5, 5, 5, 4, 4}},
                          Row{30, 4, {8, 8, 7, 7}}, Row{10, 3, {4, 3, 3}}}) {
-    const Toy toy(profile_of(std::vector<int>(row.layers, 1000), 0, 0, 0),
-                  cluster_of(std::vector<double>(row.stages, 1.0), 0, 0));
+    const Toy toy(toy_profile(std::vector<int>(row.layers, 1000), 0, 0, 0),
+                  toy_cluster(std::vector<double>(row.stages, 1.0), 0, 0));
     const Json plan = toy.plan(
         {"--policy", "xpipe", "--micro-batches", "4", "--stages", std::to_string(row.stages)});
     CHECK(counts_of(plan) == row.counts);
@@ -151,7 +151,7 @@ TEST_CASE("plan: field cases B1 and B2: as equal as can be, every layer placed o
     }
     CHECK(next == row.layers);
   }
-  const Toy toy(profile_of({1, 1, 1}, 0, 0, 0), cluster_of({1, 1, 1, 1}, 0, 0));
+  const Toy toy(toy_profile({1, 1, 1}, 0, 0, 0), toy_cluster({1, 1, 1, 1}, 0, 0));
   const Answer answer = toy.run({"--stages", "4"});
   CHECK(answer.status == 2);
   CHECK(answer.err.find("3 layers") != std::string::npos);
@@ -160,10 +160,10 @@ TEST_CASE("plan: field cases B1 and B2: as equal as can be, every layer placed o
 }
 
 TEST_CASE("plan: field case B3: fast and infinite links split alike, twenty times") {
-  const std::string profile = profile_of({1000, 1000, 1000, 1000, 8000}, 1000000, 0, 0);
+  const std::string profile = toy_profile({1000, 1000, 1000, 1000, 8000}, 1000000, 0, 0);
   std::string first;
   for (const double bandwidth : {21474836480.0, 0.0}) {
-    const Toy toy(profile, cluster_of({1, 1}, 0, bandwidth));
+    const Toy toy(profile, toy_cluster({1, 1}, 0, bandwidth));
     for (int i = 0; i < 10; ++i) {
       const Json plan = toy.plan({"--stages", "2", "--policy", "xpipe", "--micro-batches", "1"});
       CHECK(counts_of(plan) == std::vector<std::size_t>{4, 1});
@@ -175,7 +175,7 @@ TEST_CASE("plan: field case B3: fast and infinite links split alike, twenty time
 }
 
 TEST_CASE("plan: field case B4: a partition by hand is taken, or the layer at fault is named") {
-  const Toy toy(profile_of(std::vector<int>(8, 1000), 0, 0, 0), cluster_of({1, 1}, 0, 0));
+  const Toy toy(toy_profile(std::vector<int>(8, 1000), 0, 0, 0), toy_cluster({1, 1}, 0, 0));
   const Json plan = toy.plan({"--partition", "3,5"});
   CHECK(counts_of(plan) == std::vector<std::size_t>{3, 5});
   CHECK(plan["exact"] == false);
@@ -202,9 +202,9 @@ TEST_CASE("plan: field case B4: a partition by hand is taken, or the layer at fa
 TEST_CASE("plan: memory decides the policy, and what would be faster is told") {
   // A layer of 1 MB of parameters a stage, 1 MB of activations a mini-batch. On stage 0 PipeDream
   // holds 2 versions + gradient + 2 of Adam's + 2 activations = 7 MB, GPipe with T = 1 5 MB.
-  const std::string profile = profile_of({1000, 1000}, 0, 1000000, 1000000);
-  const Toy roomy(profile, cluster_of({1, 1}, 7000000, 0));
-  const Toy tight(profile, cluster_of({1, 1}, 6999999, 0));
+  const std::string profile = toy_profile({1000, 1000}, 0, 1000000, 1000000);
+  const Toy roomy(profile, toy_cluster({1, 1}, 7000000, 0));
+  const Toy tight(profile, toy_cluster({1, 1}, 6999999, 0));
   const std::vector<std::string> options = {"--stages",        "2", "--policy", "pipedream,gpipe",
                                             "--micro-batches", "1"};
   CHECK(roomy.plan(options)["policy"] == "pipedream");
@@ -218,7 +218,7 @@ TEST_CASE("plan: memory decides the policy, and what would be faster is told") {
 }
 
 TEST_CASE("plan: when nothing fits, status 4, the nearest miss and what it lacks") {
-  const Toy toy(profile_of({1000, 1000}, 0, 1000000, 1000000), cluster_of({1, 1}, 3000000, 0));
+  const Toy toy(toy_profile({1000, 1000}, 0, 1000000, 1000000), toy_cluster({1, 1}, 3000000, 0));
   const Answer answer = toy.run({"--policy", "gpipe", "--micro-batches", "1"});
   CHECK(answer.status == 4);
   CHECK(answer.out.empty());
@@ -230,8 +230,8 @@ TEST_CASE("plan: when nothing fits, status 4, the nearest miss and what it lacks
 }
 
 TEST_CASE("plan: the cut goes where simulation is fastest, and no single move is faster") {
-  const Toy toy(profile_of({3000, 1000, 2000, 1000, 2500, 1500}, 4000000, 1000, 0),
-                cluster_of({1, 1, 1}, 0, 1e9));
+  const Toy toy(toy_profile({3000, 1000, 2000, 1000, 2500, 1500}, 4000000, 1000, 0),
+                toy_cluster({1, 1, 1}, 0, 1e9));
   const std::vector<std::string> run = {"--policy", "xpipe", "--micro-batches", "2"};
   std::vector<std::string> searched = run;
   searched.insert(searched.end(), {"--stages", "3"});
@@ -248,7 +248,8 @@ TEST_CASE("plan: the cut goes where simulation is fastest, and no single move is
 }
 
 TEST_CASE("plan: its rate is the one that xpipe simulate finds for the same set-up") {
-  const Toy toy(profile_of({3000, 1000, 2000, 1000}, 4000000, 1000, 0), cluster_of({1, 1}, 0, 1e9));
+  const Toy toy(toy_profile({3000, 1000, 2000, 1000}, 4000000, 1000, 0),
+                toy_cluster({1, 1}, 0, 1e9));
   const Json plan = toy.plan({"--stages", "2"});
   const auto counts = counts_of(plan);
   const Answer simulated =
@@ -264,7 +265,7 @@ TEST_CASE("plan: its rate is the one that xpipe simulate finds for the same set-
 TEST_CASE("plan: over antichains, branches go where the file's order could not put them") {
   // a feeds b and d, which feed e; the file's order a b d e allows {a b | d e}, {a | b d e} and
   // {a b d | e}. Behind {a d} only 1 byte crosses beside a's own.
-  Json profile = Json::parse(profile_of({1000, 1000, 2000, 1000}, 0, 0, 0));
+  Json profile = Json::parse(toy_profile({1000, 1000, 2000, 1000}, 0, 0, 0));
   const char* names[] = {"a", "b", "d", "e"};
   for (int l = 0; l < 4; ++l) {
     profile["layers"][l]["name"] = names[l];
@@ -272,7 +273,7 @@ TEST_CASE("plan: over antichains, branches go where the file's order could not p
   profile["edges"] = Json::parse(R"([["a","b"],["a","d"],["b","e"],["d","e"]])");
   profile["layers"][1]["forward_us"] = 500;
   profile["layers"][1]["backward_us"] = 1000;
-  const Toy toy(profile.dump(), cluster_of({1, 1}, 0, 0));
+  const Toy toy(profile.dump(), toy_cluster({1, 1}, 0, 0));
   // Times 3000, 1500, 6000, 3000: the order's best is {a b | d e} with 9000 or {a b d | e} 10500;
   // {a d | b e} has 9000 and 4500; {a b | d e} 4500 and 9000: equal bottlenecks, equal balance.
   const Json order = toy.plan({"--stages", "2", "--policy", "xpipe", "--micro-batches", "1"});
@@ -289,7 +290,7 @@ TEST_CASE("plan: over antichains, branches go where the file's order could not p
 
 TEST_CASE("plan: PipeDream's program replicates, in its own terms, by either recurrence") {
   // Two layers of 3 ms and no parameters: replicas cost nothing, so two machines halve the whole.
-  const Toy toy(profile_of({1000, 1000}, 1000, 0, 0), cluster_of({1, 1}, 0, 1e9));
+  const Toy toy(toy_profile({1000, 1000}, 1000, 0, 0), toy_cluster({1, 1}, 0, 1e9));
   for (const char* recurrence : {"code", "paper"}) {
     const Json plan = toy.plan({"--search", "pipedream", "--recurrence", recurrence});
     CHECK(plan["pipedream"]["recurrence"] == recurrence);
@@ -304,7 +305,7 @@ TEST_CASE("plan: PipeDream's program replicates, in its own terms, by either rec
 }
 
 TEST_CASE("plan: options that are missing, wrong or idle are refused, all at once") {
-  const Toy toy(profile_of({1, 1}, 0, 0, 0), cluster_of({1, 1}, 0, 0));
+  const Toy toy(toy_profile({1, 1}, 0, 0, 0), toy_cluster({1, 1}, 0, 0));
 
   struct Row {
     std::vector<std::string> options;
