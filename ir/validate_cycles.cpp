@@ -292,16 +292,17 @@ std::span<const TaskId> Index::in(TaskId task) const {
 }
 
 bool Index::waits_directly(TaskId later, TaskId earlier) const {
-  const auto [lane, least] = place[index_of(earlier)];
-  if (place[index_of(later)].lane == lane) {
-    return place[index_of(later)].position > least;
+  const Place first = place[index_of(earlier)];
+  if (place[index_of(later)].lane == first.lane) {
+    return place[index_of(later)].position > first.position;
   }
   if (has_edge(earlier, later)) {
     return true;
   }
   const std::span<const TaskId> sources = in(later);
-  return std::any_of(sources.begin(), sources.end(), [this, lane, least](TaskId source) {
-    return place[index_of(source)].lane == lane && place[index_of(source)].position >= least;
+  return std::any_of(sources.begin(), sources.end(), [this, first](TaskId source) {
+    const Place& other = place[index_of(source)];
+    return other.lane == first.lane && other.position >= first.position;
   });
 }
 
