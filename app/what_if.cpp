@@ -71,7 +71,7 @@ std::string_view target_name(WhatIfTarget target) {
 ir::Result<WhatIf> what_if(CompiledRun& run, const WhatIfBase& base, double percent) {
   WhatIf answer{.percent = percent, .rows = {}};
   for (const Change& change : changes_of(base, 1.0 + percent / 100.0)) {
-    const ir::Result<scheduler::CostModel> costs = change.costs();
+    const ir::Result<scheduler::CostModel> costs = costs_with(change, base);
     if (!costs.ok()) {
       return costs.error();
     }

@@ -76,27 +76,14 @@ class Changes {
  private:
   using EditCluster = std::function<void(ir::Cluster&)>;
   using EditCosts = std::function<void(scheduler::CostModel&)>;
+  using OnPath = std::function<Nanos(const PathPart&, Nanos)>;
 
-  /// The costs on an edited cluster.
-  [[nodiscard]] std::function<ir::Result<scheduler::CostModel>()> with_cluster(
-      EditCluster edit) const {
-    return [&base = base_, edit = std::move(edit)]() -> ir::Result<scheduler::CostModel> {
-      Workload changed = base.workload;
-      edit(changed.cluster);
-      ir::Result<scheduler::StagedModel> model = base.model_of(changed);
-      if (!model.ok()) {
-        return model.error();
-      }
-      return std::move(model).value().costs;
-    };
+  void add(WhatIfTarget target, std::string name, EditCluster edit, OnPath on_path) {
+    changes_.push_back({target, std::move(name), std::move(edit), {}, std::move(on_path)});
   }
 
-  [[nodiscard]] std::function<ir::Result<scheduler::CostModel>()> with_costs(EditCosts edit) const {
-    return [&base = base_, edit = std::move(edit)]() -> ir::Result<scheduler::CostModel> {
-      scheduler::CostModel changed = base.costs;
-      edit(changed);
-      return changed;
-    };
+  void add(WhatIfTarget target, std::string name, EditCosts edit, OnPath on_path) {
+    changes_.push_back({target, std::move(name), {}, std::move(edit), std::move(on_path)});
   }
 
   /// The stages with a pass on each compute lane, by device.
@@ -118,16 +105,15 @@ class Changes {
       for (const ir::StageId stage : stages) {
         numbers.push_back(index_of(stage));
       }
-      changes_.push_back({WhatIfTarget::Device,
-                          fmt::format("device {} (stage{} {})", index_of(device),
-                                      numbers.size() == 1 ? "" : "s", fmt::join(numbers, ", ")),
-                          with_cluster([device = device, f = factor_](ir::Cluster& cluster) {
-                            cluster.devices[index_of(device)].speed *= f;
-                          }),
-                          [device = device](const PathPart& part, Nanos time) {
-                            return is_pass(part.task.kind()) && part.lane.device == device ? time
-                                                                                           : 0;
-                          }});
+      add(WhatIfTarget::Device,
+          fmt::format("device {} (stage{} {})", index_of(device), numbers.size() == 1 ? "" : "s",
+                      fmt::join(numbers, ", ")),
+          EditCluster([device = device, f = factor_](ir::Cluster& cluster) {
+            cluster.devices[index_of(device)].speed *= f;
+          }),
+          [device = device](const PathPart& part, Nanos time) {
+            return is_pass(part.task.kind()) && part.lane.device == device ? time : 0;
+          });
     }
   }
 
@@ -144,18 +130,18 @@ class Changes {
       }
     }
     for (const ir::StageId stage : sharing) {
-      changes_.push_back({WhatIfTarget::Stage, fmt::format("stage {}", index_of(stage)),
-                          with_costs([stage, f = factor_](scheduler::CostModel& costs) {
-                            speed_up_passes(costs.stages[index_of(stage)], f);
-                            for (scheduler::ReplicaCosts& replica : costs.replicas) {
-                              if (replica.stage == stage) {
-                                speed_up_passes(replica.costs, f);
-                              }
-                            }
-                          }),
-                          [stage](const PathPart& part, Nanos time) {
-                            return is_pass(part.task.kind()) && part.task.stage == stage ? time : 0;
-                          }});
+      add(WhatIfTarget::Stage, fmt::format("stage {}", index_of(stage)),
+          EditCosts([stage, f = factor_](scheduler::CostModel& costs) {
+            speed_up_passes(costs.stages[index_of(stage)], f);
+            for (scheduler::ReplicaCosts& replica : costs.replicas) {
+              if (replica.stage == stage) {
+                speed_up_passes(replica.costs, f);
+              }
+            }
+          }),
+          [stage](const PathPart& part, Nanos time) {
+            return is_pass(part.task.kind()) && part.task.stage == stage ? time : 0;
+          });
     }
   }
 
@@ -209,12 +195,12 @@ class Changes {
       }
     }
     for (const auto& [id, pairs] : used) {
-      changes_.push_back({WhatIfTarget::SharedLink,
-                          "shared link " + base_.workload.cluster.shared_links[index_of(id)].name,
-                          with_cluster([id = id, f = factor_](ir::Cluster& cluster) {
-                            make_faster(cluster.shared_links[index_of(id)].spec, f);
-                          }),
-                          on_links(pairs)});
+      add(WhatIfTarget::SharedLink,
+          "shared link " + base_.workload.cluster.shared_links[index_of(id)].name,
+          EditCluster([id = id, f = factor_](ir::Cluster& cluster) {
+            make_faster(cluster.shared_links[index_of(id)].spec, f);
+          }),
+          on_links(pairs));
     }
   }
 
@@ -239,21 +225,20 @@ class Changes {
     for (const auto& [key, pairs] : groups) {
       const DevicePair first = *pairs.begin();
       const char* arrow = pairs.size() > 1 ? "<>" : ">";
-      changes_.push_back(
-          {WhatIfTarget::Link,
-           fmt::format("link {}{}{}", index_of(first.first), arrow, index_of(first.second)),
-           with_cluster([entry = key.second, listed = default_links(pairs),
-                         f = factor_](ir::Cluster& cluster) {
-             if (entry.has_value()) {
-               make_faster(cluster.links[*entry].spec, f);
-               return;
-             }
-             for (ir::Link link : listed) {
-               make_faster(link.spec, f);
-               cluster.links.push_back(std::move(link));
-             }
-           }),
-           on_links(pairs)});
+      add(WhatIfTarget::Link,
+          fmt::format("link {}{}{}", index_of(first.first), arrow, index_of(first.second)),
+          EditCluster([entry = key.second, listed = default_links(pairs),
+                       f = factor_](ir::Cluster& cluster) {
+            if (entry.has_value()) {
+              make_faster(cluster.links[*entry].spec, f);
+              return;
+            }
+            for (ir::Link link : listed) {
+              make_faster(link.spec, f);
+              cluster.links.push_back(std::move(link));
+            }
+          }),
+          on_links(pairs));
     }
   }
 
@@ -279,44 +264,39 @@ class Changes {
     if (several && std::ranges::any_of(links, [](const scheduler::LinkCosts& link) {
           return link.spec.bandwidth_bytes_per_s.has_value();
         })) {
-      changes_.push_back({WhatIfTarget::Bandwidth, "bandwidth of every link",
-                          with_cluster(every_link([f](ir::LinkSpec& link) {
-                            if (link.bandwidth_bytes_per_s.has_value()) {
-                              *link.bandwidth_bytes_per_s *= f;
-                            }
-                          })),
-                          [](const PathPart& part, Nanos time) {
-                            return part.lane.kind == ir::LaneKind::Send && !part.in_flight ? time
-                                                                                           : 0;
-                          }});
+      add(WhatIfTarget::Bandwidth, "bandwidth of every link",
+          EditCluster(every_link([f](ir::LinkSpec& link) {
+            if (link.bandwidth_bytes_per_s.has_value()) {
+              *link.bandwidth_bytes_per_s *= f;
+            }
+          })),
+          [](const PathPart& part, Nanos time) {
+            return part.lane.kind == ir::LaneKind::Send && !part.in_flight ? time : 0;
+          });
     }
     if (several && std::ranges::any_of(links, [](const scheduler::LinkCosts& link) {
           return link.spec.latency > 0;
         })) {
-      changes_.push_back(
-          {WhatIfTarget::Latency, "latency of every link",
-           with_cluster(
-               every_link([f](ir::LinkSpec& link) { link.latency = faster(link.latency, f); })),
-           [](const PathPart& part, Nanos time) { return part.in_flight ? time : 0; }});
+      add(WhatIfTarget::Latency, "latency of every link",
+          EditCluster(
+              every_link([f](ir::LinkSpec& link) { link.latency = faster(link.latency, f); })),
+          [](const PathPart& part, Nanos time) { return part.in_flight ? time : 0; });
     }
     if (std::ranges::any_of(base_.workload.cluster.devices, [](const ir::DeviceSpec& device) {
           return device.memory_bandwidth_bytes_per_s.has_value();
         })) {
-      changes_.push_back({WhatIfTarget::MemoryBandwidth,
-                          "memory bandwidth of every device (steps, predictions, stashes)",
-                          with_cluster([f](ir::Cluster& cluster) {
-                            for (ir::DeviceSpec& device : cluster.devices) {
-                              if (device.memory_bandwidth_bytes_per_s.has_value()) {
-                                *device.memory_bandwidth_bytes_per_s *= f;
-                              }
-                            }
-                          }),
-                          [](const PathPart& part, Nanos time) {
-                            return part.lane.kind == ir::LaneKind::Compute &&
-                                           !is_pass(part.task.kind())
-                                       ? time
-                                       : 0;
-                          }});
+      add(WhatIfTarget::MemoryBandwidth,
+          "memory bandwidth of every device (steps, predictions, stashes)",
+          EditCluster([f](ir::Cluster& cluster) {
+            for (ir::DeviceSpec& device : cluster.devices) {
+              if (device.memory_bandwidth_bytes_per_s.has_value()) {
+                *device.memory_bandwidth_bytes_per_s *= f;
+              }
+            }
+          }),
+          [](const PathPart& part, Nanos time) {
+            return part.lane.kind == ir::LaneKind::Compute && !is_pass(part.task.kind()) ? time : 0;
+          });
     }
     add_overhead();
   }
@@ -327,23 +307,22 @@ class Changes {
         std::ranges::all_of(costs.launch_overhead, [](Nanos ns) { return ns == 0; })) {
       return;
     }
-    changes_.push_back({WhatIfTarget::TaskOverhead, "overhead of every task",
-                        with_costs([f = factor_](scheduler::CostModel& changed) {
-                          changed.task_overhead = faster(changed.task_overhead, f);
-                          for (Nanos& launch : changed.launch_overhead) {
-                            launch = faster(launch, f);
-                          }
-                        }),
-                        [&costs](const PathPart& part, Nanos time) {
-                          if (part.lane.kind != ir::LaneKind::Compute) {
-                            return Nanos{0};
-                          }
-                          const std::size_t device = index_of(part.lane.device);
-                          const Nanos launch = device < costs.launch_overhead.size()
-                                                   ? costs.launch_overhead[device]
-                                                   : 0;
-                          return std::min(time, costs.task_overhead + launch);
-                        }});
+    add(WhatIfTarget::TaskOverhead, "overhead of every task",
+        EditCosts([f = factor_](scheduler::CostModel& changed) {
+          changed.task_overhead = faster(changed.task_overhead, f);
+          for (Nanos& launch : changed.launch_overhead) {
+            launch = faster(launch, f);
+          }
+        }),
+        [&costs](const PathPart& part, Nanos time) {
+          if (part.lane.kind != ir::LaneKind::Compute) {
+            return Nanos{0};
+          }
+          const std::size_t device = index_of(part.lane.device);
+          const Nanos launch =
+              device < costs.launch_overhead.size() ? costs.launch_overhead[device] : 0;
+          return std::min(time, costs.task_overhead + launch);
+        });
   }
 
   const ir::Schedule& schedule_;
@@ -353,6 +332,21 @@ class Changes {
 };
 
 }  // namespace
+
+ir::Result<scheduler::CostModel> costs_with(const Change& change, const WhatIfBase& base) {
+  if (change.edit_costs) {
+    scheduler::CostModel costs = base.costs;
+    change.edit_costs(costs);
+    return costs;
+  }
+  Workload changed = base.workload;
+  change.edit_cluster(changed.cluster);
+  ir::Result<scheduler::StagedModel> model = base.model_of(changed);
+  if (!model.ok()) {
+    return model.error();
+  }
+  return std::move(model).value().costs;
+}
 
 std::vector<Change> changes_of(const WhatIfBase& base, double factor) {
   return Changes(base, factor).take();

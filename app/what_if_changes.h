@@ -8,6 +8,7 @@
 
 #include "app/what_if.h"
 
+#include "ir/cluster.h"
 #include "ir/ids.h"
 #include "ir/schedule.h"
 #include "ir/status.h"
@@ -27,10 +28,15 @@ struct PathPart {
 struct Change {
   WhatIfTarget target = WhatIfTarget::Device;
   std::string name;
-  std::function<ir::Result<scheduler::CostModel>()> costs;
+  std::function<void(ir::Cluster&)> edit_cluster;         ///< either this
+  std::function<void(scheduler::CostModel&)> edit_costs;  ///< or this
   std::function<ir::Nanos(const PathPart&, ir::Nanos time)>
       on_path;  ///< how much of the part it is about
 };
+
+/// The costs with the change made. Errors: those of base.model_of().
+[[nodiscard]] ir::Result<scheduler::CostModel> costs_with(const Change& change,
+                                                          const WhatIfBase& base);
 
 /// Devices, stages, links, shared links, then kinds; each `factor` times as fast. `base` must
 /// outlive them.
