@@ -67,6 +67,8 @@ std::uint64_t check_equals_full_replay(const Case& c) {
   REQUIRE(full.schedule.mini_batches == c.sizes.mini_batches);
   if (run.repeats == 0) {
     CHECK(run.base.timeline == full.timeline);
+    CHECK((run.steady.found() || run.steady.note.has_value()));
+    CHECK((run.steady.found() || run.note.has_value()));  // all is replayed: said so
     return 0;
   }
   const simulator::ReplayedSegment& longer = *run.longer;

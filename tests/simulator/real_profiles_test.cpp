@@ -19,9 +19,9 @@
 #include "ir/pipedream_graph.h"
 #include "scheduler/partition.h"
 #include "scheduler/stage_costs.h"
+#include "simulator/long_run.h"
 #include "simulator/metrics.h"
 #include "simulator/simulate.h"
-#include "simulator/steady_state.h"
 #include "tests/simulator/replay_helpers.h"
 
 namespace xpipe::tests {
@@ -190,15 +190,19 @@ struct Figures {
 };
 
 Figures figures_of(const std::string& policy, const Sizes& sizes, const scheduler::StagedModel& m) {
-  const auto makespan_of = [&](std::uint32_t n) -> ir::Result<Nanos> {
-    const ir::Schedule schedule =
-        schedule_of(policy, {sizes.stages, sizes.micro_batches, n}, m.graph);
-    return ir::makespan(simulator::simulate(schedule, m.costs));
-  };
+  const auto run = simulator::replay_long_run(
+      {.mini_batches = sizes.mini_batches}, m.costs,
+      [&](std::uint32_t n) -> ir::Result<ir::Schedule> {
+        return schedule_of(policy, {sizes.stages, sizes.micro_batches, n}, m.graph);
+      });
+  REQUIRE(run.ok());
   Figures figures;
-  figures.makespan = makespan_of(sizes.mini_batches).value();
-  figures.steady =
-      simulator::steady_state({.mini_batches = sizes.mini_batches}, makespan_of).value();
+  figures.makespan = ir::makespan(run.value().base.timeline);
+  if (run.value().longer) {
+    figures.makespan =
+        run.value().extrapolated(figures.makespan, ir::makespan(run.value().longer->timeline));
+  }
+  figures.steady = run.value().steady;
   return figures;
 }
 

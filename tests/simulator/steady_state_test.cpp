@@ -6,6 +6,7 @@
 
 #include <doctest/doctest.h>
 
+#include "simulator/long_run.h"
 #include "simulator/simulate.h"
 #include "tests/simulator/replay_helpers.h"
 
@@ -13,35 +14,29 @@ namespace xpipe::tests {
 namespace {
 
 using ir::Nanos;
-using simulator::steady_state;
+using simulator::LongRun;
+using simulator::replay_long_run;
 using simulator::SteadyState;
 
-/// The steady state of a policy on a chain of stages.
-SteadyState steady_of(const std::string& policy,
-                      Sizes sizes,
-                      const scheduler::CostModel& costs,
-                      const scheduler::Options& options = {}) {
-  const auto result = steady_state(
-      {.mini_batches = sizes.mini_batches,
-       .longest_period = simulator::default_longest_period(sizes.stages)},
-      [&](std::uint32_t mini_batches) -> ir::Result<Nanos> {
-        Sizes longer = sizes;
-        longer.mini_batches = mini_batches;
-        return ir::makespan(simulator::simulate(schedule_of(policy, longer, options), costs));
-      });
-  REQUIRE(result.ok());
-  return result.value();
+ir::Result<LongRun> run_of(const std::string& policy,
+                           Sizes sizes,
+                           const scheduler::CostModel& costs,
+                           std::uint32_t* longest = nullptr) {
+  return replay_long_run({.mini_batches = sizes.mini_batches}, costs,
+                         [&](std::uint32_t mini_batches) -> ir::Result<ir::Schedule> {
+                           if (longest != nullptr) {
+                             *longest = std::max(*longest, mini_batches);
+                           }
+                           return schedule_of(policy,
+                                              {sizes.stages, sizes.micro_batches, mini_batches});
+                         });
 }
 
-/// A makespan function from a start and differences that are repeated for ever.
-simulator::MakespanOf repeating(std::vector<Nanos> differences, std::uint32_t transient = 0) {
-  return [=](std::uint32_t n) -> ir::Result<Nanos> {
-    Nanos makespan = 1000;
-    for (std::uint32_t i = 0; i < n; ++i) {
-      makespan += i < transient ? 1 + Nanos{i} * i : differences[i % differences.size()];
-    }
-    return makespan;
-  };
+/// The steady state of a policy on a chain of stages.
+SteadyState steady_of(const std::string& policy, Sizes sizes, const scheduler::CostModel& costs) {
+  const auto result = run_of(policy, sizes, costs);
+  REQUIRE(result.ok());
+  return result.value().steady;
 }
 
 TEST_CASE("steady state: the textbook example has period 4 and 4.5 ms (design.md 10)") {
@@ -85,52 +80,40 @@ TEST_CASE("steady state: xpipe over gpipe is (T + D - 1)/T on equal stages") {
   }
 }
 
-TEST_CASE("steady state: runs of equal differences inside a longer period do not mislead") {
-  const SteadyState steady =
-      steady_state({.mini_batches = 8, .longest_period = 8}, repeating({5, 5, 5, 5, 5, 5, 5, 3}))
-          .value();
-  CHECK(steady.period == 8);
-  CHECK(steady.period_ns == 38);
-  CHECK(steady.ns_per_mini_batch() == 5);  // 4.75
+TEST_CASE("steady state: a million mini-batches compile no more than a hundred do") {
+  const scheduler::CostModel costs = uneven_stages({30, 50, 20, 40}, {60, 70, 110, 60});
+  std::uint32_t hundred = 0;
+  std::uint32_t million = 0;
+  REQUIRE(run_of("xpipe", {4, 2, 100}, costs, &hundred).ok());
+  const auto run = run_of("xpipe", {4, 2, 1'000'000}, costs, &million);
+  REQUIRE(run.ok());
+  CHECK(million == hundred);
+  CHECK(million < 40);
+  const LongRun& long_run = run.value();
+  REQUIRE(long_run.longer.has_value());
+  // Fill and drain as for 100, and 2 * 130 ns each.
+  const Nanos first_hundred =
+      ir::makespan(simulator::simulate(schedule_of("xpipe", {4, 2, 100}), costs));
+  CHECK(long_run.extrapolated(ir::makespan(long_run.base.timeline),
+                              ir::makespan(long_run.longer->timeline)) ==
+        first_hundred + (1'000'000 - 100) * Nanos{260});
 }
 
-TEST_CASE("steady state: a late start is found and said") {
-  const SteadyState steady =
-      steady_state({.mini_batches = 2, .longest_period = 4}, repeating({7, 9}, 12)).value();
-  CHECK(steady.period == 2);
-  CHECK(steady.period_ns == 16);
-  CHECK(steady.from == 18);
-  REQUIRE(steady.note.has_value());
-  CHECK(steady.note->find("settles only after") != std::string::npos);
-}
-
-TEST_CASE("steady state: without a period there is no figure but a note") {
-  const auto growing = [](std::uint32_t n) -> ir::Result<Nanos> { return Nanos{n} * n; };
-  const SteadyState steady =
-      steady_state({.mini_batches = 8, .longest_period = 4}, growing).value();
-  CHECK_FALSE(steady.found());
-  CHECK_FALSE(steady.ns_per_mini_batch().has_value());
-  CHECK(steady.note.has_value());
-}
-
-TEST_CASE("steady state: a long run costs no more than a short one, and errors come through") {
-  std::uint32_t calls = 0;
-  std::uint32_t longest = 0;
-  const auto counted = [&](std::uint32_t n) -> ir::Result<Nanos> {
-    ++calls;
-    longest = std::max(longest, n);
-    return Nanos{n} * 3;
-  };
-  CHECK(steady_state({.mini_batches = 1'000'000, .longest_period = 8}, counted).value().found());
-  CHECK(calls == 17);
-  CHECK(longest == simulator::kLatestStart + 16);
-  const auto failing = [](std::uint32_t n) -> ir::Result<Nanos> {
-    if (n > 9) {
-      return ir::make_error(ir::ErrorKind::Usage, "no", "n", "too many");
-    }
-    return Nanos{n};
-  };
-  CHECK_FALSE(steady_state({}, failing).ok());
+TEST_CASE("steady state: stages that drift by a nanosecond settle, and errors come through") {
+  // Stage 0 runs ahead of stage 1 by 1 ns a mini-batch until its place in flight is used up.
+  const scheduler::CostModel costs = uneven_stages({333, 334}, {666, 667});
+  const SteadyState steady = steady_of("xpipe", {2, 1, 2}, costs);
+  CHECK(steady.period == 1);
+  CHECK(steady.period_ns == 1001);
+  const auto failing =
+      replay_long_run({.mini_batches = 3}, costs, [](std::uint32_t n) -> ir::Result<ir::Schedule> {
+        if (n > 3) {
+          return ir::make_error(ir::ErrorKind::Usage, "no", "n", "too many");
+        }
+        return schedule_of("xpipe", {2, 1, n});
+      });
+  REQUIRE_FALSE(failing.ok());
+  CHECK(failing.error().diagnostics.front().message == "too many");
 }
 
 }  // namespace
