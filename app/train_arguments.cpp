@@ -179,6 +179,7 @@ ir::Result<TrainRequest> train_request(const TrainArguments& arguments,
     return config.error();
   }
   request.config = std::move(config).value();
+  request.config.extrapolation = request.policy->extrapolation;
   if (ir::Status status =
           share_settings(arguments, *request.policy, request.options, request.config.model_options);
       !status.ok()) {

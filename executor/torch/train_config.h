@@ -61,8 +61,9 @@ struct TrainConfig {
   std::uint32_t batch_size = 64;         ///< samples of a mini-batch
   std::uint32_t epochs = 1;
   OptimizerConfig optimizer;
-  /// Absent: as the schedule's policy and its options `bias` and `gamma` have it.
-  std::optional<Extrapolation> extrapolation;
+  /// What the policy predicts from: scheduler::Policy::extrapolation.
+  Extrapolation extrapolation = Extrapolation::OptimizerStep;
+  /// Absent: as the schedule's options `bias` and `gamma` have it.
   std::optional<BiasCorrection> bias;
   std::optional<double> gamma;
   std::uint64_t seed = 0;              ///< of weights and order of samples

@@ -299,9 +299,7 @@ PredictionForm prediction_form(const TrainConfig& config, const ir::Schedule& sc
     return found == schedule.options.end() ? std::nullopt : std::optional(found->second);
   };
   form.gamma = config.gamma.value_or(std::stod(option("gamma").value_or("0.9")));
-  form.extrapolation =
-      config.extrapolation.value_or(schedule.policy == "spectrain" ? Extrapolation::SmoothedGradient
-                                                                   : Extrapolation::OptimizerStep);
+  form.extrapolation = config.extrapolation;
   const bool literal = option("bias") == "literal";
   form.bias = config.bias.value_or(literal ? BiasCorrection::Literal : BiasCorrection::Standard);
   return form;

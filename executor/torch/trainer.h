@@ -128,9 +128,8 @@ class Trainer {
   std::unique_ptr<Parts> parts_;
 };
 
-/// How predictions extrapolate when the configuration leaves it open: SpecTrain's smoothed gradient
-/// for schedules of `spectrain`, else the optimizer's step; `bias` and `gamma` as the schedule's
-/// options say.
+/// How predictions extrapolate: from what the configuration says, with `bias` and `gamma` as the
+/// schedule's options say where it leaves them open.
 [[nodiscard]] PredictionForm prediction_form(const TrainConfig& config,
                                              const ir::Schedule& schedule);
 

@@ -321,10 +321,10 @@ TEST_CASE("trainer: faults of the configuration are reported, all of them") {
   CHECK(nn::optimizer_kind_from("adm").error().to_string().find("adam") != std::string::npos);
 }
 
-TEST_CASE("trainer: how predictions extrapolate follows the schedule unless the user says so") {
+TEST_CASE("trainer: how predictions extrapolate is the caller's to say, never told by a name") {
   TrainConfig config;
   CHECK(nn::prediction_form(config, compiled("spectrain", 2, 1, 2)).extrapolation ==
-        nn::Extrapolation::SmoothedGradient);
+        nn::Extrapolation::OptimizerStep);
   const ir::Schedule literal = compiled("xpipe", 2, 1, 2, {{"bias", "literal"}});
   CHECK(nn::prediction_form(config, literal).bias == nn::BiasCorrection::Literal);
   CHECK(nn::prediction_form(config, literal).extrapolation == nn::Extrapolation::OptimizerStep);
