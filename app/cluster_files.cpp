@@ -28,6 +28,7 @@ std::vector<std::string> cells_of(const ir::LinkSpec& spec) {
 
 std::string via_text(const ir::Cluster& cluster, const std::vector<ir::SharedLinkId>& via) {
   std::vector<std::string_view> names;
+  names.reserve(via.size());
   for (const ir::SharedLinkId id : via) {
     names.push_back(cluster.shared_links[ir::index_of(id)].name);
   }

@@ -101,6 +101,7 @@ PlanCutter::PlanCutter(const Workload& workload, Search search)
 StageCut PlanCutter::stages_at(const scheduler::ChainPlan& plan) const {
   if (search_ == Search::Antichains) {
     std::vector<std::uint32_t> states;
+    states.reserve(plan.ends.size());
     for (const std::uint32_t end : plan.ends) {
       states.push_back(end - 1);  // the first cut is before all antichains
     }

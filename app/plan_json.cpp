@@ -1,3 +1,4 @@
+#include <cmath>
 #include <utility>
 
 #include "app/plan_limits.h"
@@ -112,15 +113,14 @@ void add_formula_plan(Json& document, const Workload& workload, const PipedreamC
     for (std::uint32_t r = 0; r < found.cut.replicas[k]; ++r) {
       devices.push_back(device++);
     }
-    stages.push_back(
-        {{"stage", k},
-         {"layers", std::move(names)},
-         {"devices", std::move(devices)},
-         {"time_ns", static_cast<std::int64_t>(found.plan.stages[k].compute_s * 1e9 + 0.5)},
-         {"parameter_bytes", parameters}});
+    stages.push_back({{"stage", k},
+                      {"layers", std::move(names)},
+                      {"devices", std::move(devices)},
+                      {"time_ns", std::llround(found.plan.stages[k].compute_s * 1e9)},
+                      {"parameter_bytes", parameters}});
   }
   document["stages"] = std::move(stages);
-  document["bottleneck_ns"] = static_cast<std::int64_t>(found.plan.pipeline_s * 1e9 + 0.5);
+  document["bottleneck_ns"] = std::llround(found.plan.pipeline_s * 1e9);
   document["policy"] = "pipedream";
   document["micro_batches"] = 1;
   document["partition"] = found.cut.partition;

@@ -28,6 +28,7 @@ std::uint32_t mini_batches_for(const RunRequest& run, std::uint32_t devices) {
 std::vector<PeakMemory> peaks_of(const std::vector<simulator::DeviceMemory>& memory,
                                  const ir::Cluster& cluster) {
   std::vector<PeakMemory> peaks;
+  peaks.reserve(memory.size());
   for (std::size_t d = 0; d < memory.size(); ++d) {
     peaks.push_back({.bytes = memory[d].peak,
                      .time = memory[d].peak_time,
@@ -44,6 +45,7 @@ ir::Result<Candidate> best_cut(const Workload& workload,
                                const RunRequest& run,
                                std::uint32_t stages) {
   std::vector<std::optional<ir::Bytes>> limits;
+  limits.reserve(stages);
   for (std::uint32_t k = 0; k < stages; ++k) {
     limits.push_back(workload.cluster.devices[k].memory_bytes);
   }

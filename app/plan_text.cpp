@@ -143,6 +143,7 @@ std::string pipedream_text(const PipedreamCut& found) {
   for (std::size_t k = 0; k < found.plan.stages.size(); ++k) {
     const scheduler::PipedreamStage& stage = found.plan.stages[k];
     std::vector<std::string> names;
+    names.reserve(found.cut.partition[k]);
     for (std::uint32_t l = 0; l < found.cut.partition[k]; ++l) {
       names.push_back(found.cut.profile.layers[next++].name);
     }

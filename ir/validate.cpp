@@ -163,7 +163,8 @@ std::vector<Diagnostic> Findings::take() && {
   }
   for (const auto& [code, count] : counts_) {
     if (count > kMaxFaultsPerCode) {
-      out.push_back({code, "schedule", std::to_string(count - kMaxFaultsPerCode) + " more of this code"});
+      out.push_back(
+          {code, "schedule", std::to_string(count - kMaxFaultsPerCode) + " more of this code"});
     }
   }
   return out;

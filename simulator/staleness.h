@@ -50,9 +50,9 @@ struct StageStaleness {
   ir::Distance predict_forward = 0;  ///< the largest
   ir::Distance predict_backward = 0;
 
-  /// At the first moment of the whole segment with the most storages on one device. A slot is alive from the task
-  /// that writes it to its release, or to its last reader before the next write where nothing
-  /// releases it.
+  /// At the first moment of the whole segment with the most storages on one device. A slot is alive
+  /// from the task that writes it to its release, or to its last reader before the next write where
+  /// nothing releases it.
   StorageCount peak;
 };
 

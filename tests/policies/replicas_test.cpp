@@ -261,18 +261,19 @@ double balanced_time(const Numbers& replicas, ir::Nanos all_reduce) {
   return static_cast<double>(makespan(warm + 8 * period) - makespan(warm)) / (8.0 * period);
 }
 
-// PipeDream (SOSP'19), 3.1 and 3.3: with a stage's replicas in proportion to its time, 1F1B-RR keeps
-// all busy; the configurations are those its runtime publishes (methods.md 3.3). In flight are just
-// as many mini-batches as that takes (Little's law: latency / rate), so nothing is left to hide the
-// waits of replicas for each other at a step. With one replicated stage at the input none shows;
-// behind other stages a replica waits for a forward that these admit only after a backward of
-// another replica, and the step waits for both: 3 replicas behind 8 stages lose more than half.
+// PipeDream (SOSP'19), 3.1 and 3.3: with a stage's replicas in proportion to its time, 1F1B-RR
+// keeps all busy; the configurations are those its runtime publishes (methods.md 3.3). In flight
+// are just as many mini-batches as that takes (Little's law: latency / rate), so nothing is left to
+// hide the waits of replicas for each other at a step. With one replicated stage at the input none
+// shows; behind other stages a replica waits for a forward that these admit only after a backward
+// of another replica, and the step waits for both: 3 replicas behind 8 stages lose more than half.
 TEST_CASE("replicas: published configurations against the rate of their slowest stage") {
   struct Case {
     Numbers replicas;
     double least;
     double most;
   };
+
   for (const Case& c : std::vector<Case>{{{15, 1}, 3000, 3060},
                                          {{3, 1}, 3000, 3060},
                                          {{2, 1, 1}, 3000, 3300},
