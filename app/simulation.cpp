@@ -135,9 +135,9 @@ ir::Result<Simulation> simulate_policy(const Workload& workload,
   if (!model.ok()) {
     return model.error();
   }
-  const CompiledRun compiled(request, model.value().graph, workload.passes);
-  ir::Result<Simulation> run = answer(workload, compiled, std::move(model.value().costs), model_of,
-                                      request.micro_batches, options);
+  CompiledRun compiled(request, model.value().graph, workload.passes);
+  ir::Result<Simulation> run = answer(workload, std::move(compiled), std::move(model.value().costs),
+                                      model_of, request.micro_batches, options);
   if (!run.ok()) {
     return run;
   }

@@ -130,12 +130,14 @@ std::string weights_table(const std::vector<Simulation>& runs) {
   for (const Simulation& run : runs) {
     const auto column = [&run](auto&& of) {
       std::vector<std::string> values;
+      values.reserve(run.staleness.size());
       for (const Stage& stage : run.staleness) {
         values.push_back(of(stage));
       }
       return list_text(values);
     };
     std::vector<std::string> in_flight;
+    in_flight.reserve(run.in_flight.size());
     for (const std::uint32_t count : run.in_flight) {
       in_flight.push_back(std::to_string(count));
     }

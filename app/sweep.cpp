@@ -79,7 +79,8 @@ ir::Status answer_all(const SweepAxes& axes,
       [&] { return SetUpEvaluator(axes, inputs); });
   ir::Status failure;
   const std::uint64_t left = axes.set_ups() - first;
-  const std::uint64_t size = std::clamp<std::uint64_t>(left / (8 * threads), 1, kSetUpsInAChunk);
+  const std::uint64_t size =
+      std::clamp<std::uint64_t>(left / (std::uint64_t{8} * threads), 1, kSetUpsInAChunk);
   std::uint64_t next = first;
   const auto deal = [&](tbb::flow_control& control) -> std::shared_ptr<Chunk> {
     if (next == axes.set_ups() || InterruptGuard::interrupted()) {
@@ -161,7 +162,7 @@ void add_sweep_help(CLI::App& command) {
           "simulate every combination: each option may have several values, joined by commas "
           "(--partition, --cluster and the like: given several times)")
       ->group(kGroup);
-  const auto refuse = [&command](const std::string& names, const char* type, const char* help) {
+  const auto refuse = [&command](const char* names, const char* type, const char* help) {
     command
         .add_option_function<std::string>(
             names,

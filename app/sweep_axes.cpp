@@ -64,7 +64,8 @@ std::vector<SweepAxis> axes_of(const RawOption& option) {
       const std::string values = equals == std::string::npos ? "" : word.substr(equals + 1);
       for (const std::string& value : split_list(values)) {
         axis("set." + name)
-            .values.push_back(equals == std::string::npos ? word : name + "=" + value);
+            .values.push_back(equals == std::string::npos ? word
+                                                          : fmt::format("{}={}", name, value));
       }
     } else if (kWholeValues.contains(option.name)) {
       axis(key_of(option.name)).values.push_back(word);

@@ -120,6 +120,7 @@ std::vector<std::string> SweepTable::faults() const {
   }
   std::ranges::sort(lines);
   std::vector<std::string> texts;
+  texts.reserve(lines.size());
   for (auto& [first, text] : lines) {
     texts.push_back(std::move(text));
   }
