@@ -164,12 +164,10 @@ void add_sweep_help(CLI::App& command) {
       ->group(kGroup);
   const auto refuse = [&command](const char* names, const char* type, const char* help) {
     command
-        .add_option_function<std::string>(
-            names,
-            [names](const std::string&) {
-              throw CLI::ValidationError(names, "is an option of --sweep; add it");
-            },
-            help)
+        .add_option(names, CLI::callback_t([names](const CLI::results_t&) -> bool {
+                      throw CLI::ValidationError(names, "is an option of --sweep; add it");
+                    }),
+                    help)
         ->type_name(type)
         ->group(kGroup);
   };

@@ -240,6 +240,7 @@ ir::Result<PipedreamPlan> pipedream_plan(const std::vector<Antichain>& states,
   }
   const std::vector<std::vector<std::uint32_t>> before = states_before(states);
   std::vector<std::unique_ptr<Level>> levels;
+  levels.reserve(request.levels.size());
   for (size_t l = 0; l < request.levels.size(); ++l) {
     levels.push_back(std::make_unique<Level>(states, before, request, request.levels[l],
                                              l == 0 ? nullptr : levels.back().get(),

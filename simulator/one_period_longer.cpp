@@ -90,7 +90,7 @@ std::vector<Meaning> meanings_of(const ir::Schedule& schedule, const std::vector
           }
         },
         meaning.task.payload);
-    meanings.push_back(std::move(meaning));
+    meanings.push_back(meaning);
   }
   return meanings;
 }
