@@ -220,7 +220,7 @@ TEST_CASE("pipedream: two levels of four machines equal the published row") {
 }
 
 TEST_CASE("pipedream: compressing branches does not change the plans of smaller networks") {
-  struct Row {
+  struct Compressed {
     const char* model;
     std::size_t states;
     std::size_t compressed;
@@ -230,14 +230,15 @@ TEST_CASE("pipedream: compressing branches does not change the plans of smaller 
 
   // GNMT is one long fork: its encoder stands beside the decoder's embedding. Cut into eight, a cut
   // within a branch is missed. Networks with at most 2000 antichains are not compressed at all.
-  for (const Row& row :
-       {Row{"vgg16", 40, 40, 4, 1.0}, Row{"vgg16", 40, 40, 8, 1.0}, Row{"alexnet", 22, 22, 4, 1.0},
-        Row{"alexnet", 22, 22, 8, 1.0}, Row{"resnet50", 240, 148, 4, 1.0},
-        Row{"resnet50", 240, 148, 8, 1.0}, Row{"resnet101", 410, 318, 4, 1.0},
-        Row{"resnet101", 410, 318, 8, 1.0}, Row{"squeezenet1_0", 99, 59, 4, 1.0},
-        Row{"squeezenet1_0", 99, 59, 8, 1.0}, Row{"gnmt", 99, 69, 4, 1.0},
-        Row{"gnmt", 99, 69, 8, 21.096 / 19.285}, Row{"gnmt_large", 1495, 1097, 4, 1.0},
-        Row{"gnmt_large", 1495, 1097, 8, 83.128 / 82.845}}) {
+  for (const Compressed& row :
+       {Compressed{"vgg16", 40, 40, 4, 1.0}, Compressed{"vgg16", 40, 40, 8, 1.0},
+        Compressed{"alexnet", 22, 22, 4, 1.0}, Compressed{"alexnet", 22, 22, 8, 1.0},
+        Compressed{"resnet50", 240, 148, 4, 1.0}, Compressed{"resnet50", 240, 148, 8, 1.0},
+        Compressed{"resnet101", 410, 318, 4, 1.0}, Compressed{"resnet101", 410, 318, 8, 1.0},
+        Compressed{"squeezenet1_0", 99, 59, 4, 1.0}, Compressed{"squeezenet1_0", 99, 59, 8, 1.0},
+        Compressed{"gnmt", 99, 69, 4, 1.0}, Compressed{"gnmt", 99, 69, 8, 21.096 / 19.285},
+        Compressed{"gnmt_large", 1495, 1097, 4, 1.0},
+        Compressed{"gnmt_large", 1495, 1097, 8, 83.128 / 82.845}}) {
     CAPTURE(row.model);
     CAPTURE(row.machines);
     const auto profile = tests::shared_profile(row.model);
