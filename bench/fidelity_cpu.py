@@ -6,7 +6,8 @@ and lays the two over each other with `xpipe compare`. Rounds take turns, so tha
 machine meets all policies alike; medians are over rounds. Prints Markdown tables.
 
 The profile is taken on both cores at once, each by a process of its own, and averaged: in a run the
-stages compete for caches and memory just so. `--alone` takes it with the other core idle. Optimizer
+stages compete for caches and memory just so; with as many samples as the policy's tasks have, as time
+is not linear in them: a mini-batch for those that work on whole ones, else a micro-batch. `--alone` takes it with the other core idle. Optimizer
 steps and predictions are priced by a memory bandwidth that is measured at the start.
 
   ./dev bench fidelity_cpu [--rounds 5] [--model vgg16] [--samples 256] ...
@@ -56,13 +57,19 @@ def synthetic_cifar(folder, samples):
         (folder / f"{index}.bin").write_bytes(images)
 
 
-def take_profile(args, folder):
+def samples_of_a_task(args, policy):
+    runs = json.loads(call([args.xpipe, "simulate", "--policy", policy, "--stages", "2",
+                            "--micro-batches", str(args.micro_batches), "--json"]))["runs"]
+    return args.batch_size // runs[0]["micro_batches"]
+
+
+def take_profile(args, folder, samples):
     """The path of a profile; with both cores busy the mean of the two that were taken at once."""
-    files = [folder / f"profile{i}.json" for i in range(1 if args.alone else 2)]
+    files = [folder / f"profile-{samples}-{i}.json" for i in range(1 if args.alone else 2)]
     processes = [subprocess.Popen([args.xpipe, "profile", "--model", args.model, "--input",
                                    "3x32x32", "--batch-size",
-                                   str(args.batch_size // args.micro_batches), "--repeats",
-                                   str(args.repeats), "-o", str(file)], stdout=subprocess.DEVNULL)
+                                   str(samples), "--repeats", str(args.repeats), "-o",
+                                   str(file)], stdout=subprocess.DEVNULL)
                  for file in files]
     if any([process.wait() for process in processes]):
         sys.exit("xpipe profile failed")
@@ -102,6 +109,7 @@ def main():
     parser.add_argument("--alone", action="store_true",
                         help="take the profile with the other core idle")
     args = parser.parse_args()
+    sizes = {policy: samples_of_a_task(args, policy) for policy in args.policies}
     errors = {policy: [] for policy in args.policies}
     tasks = {policy: [] for policy in args.policies}
     with tempfile.TemporaryDirectory() as name:
@@ -116,9 +124,9 @@ def main():
             "default_link": {"latency_us": 0}}))
         for count in range(args.rounds):
             print(f"round {count}: load {os.getloadavg()[0]:.2f}", file=sys.stderr, flush=True)
-            profile = take_profile(args, folder)
+            profiles = {size: take_profile(args, folder, size) for size in set(sizes.values())}
             for policy in args.policies:
-                compared = compare_one(args, folder, policy, profile, cluster)
+                compared = compare_one(args, folder, policy, profiles[sizes[policy]], cluster)
                 errors[policy].append(100 * (compared["makespan_ratio"] - 1))
                 tasks[policy].append(100 * compared["median_priced_error"])
                 print(f"  {policy}: {errors[policy][-1]:+.2f} %", file=sys.stderr, flush=True)
