@@ -91,6 +91,16 @@ Answer run_xpipe(const std::vector<std::string>& arguments) {
   return answer;
 }
 
+nlohmann::json simulated_run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "simulate");
+  arguments.emplace_back("--json");
+  const Answer answer = run_xpipe(arguments);
+  REQUIRE_MESSAGE(answer.status == 0, answer.err);
+  nlohmann::json document = nlohmann::json::parse(answer.out);
+  REQUIRE(document["runs"].size() == 1);
+  return document["runs"][0];
+}
+
 Answer run_xpipe_and_signal(const std::vector<std::string>& arguments,
                             const std::string& marker,
                             int signal) {

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 namespace xpipe::app_test {
 
 struct Answer {
@@ -15,6 +17,9 @@ struct Answer {
 
 /// `arguments` are passed as they are, no shell between.
 [[nodiscard]] Answer run_xpipe(const std::vector<std::string>& arguments);
+
+/// The only run of `xpipe simulate ARGUMENTS --json`, which must succeed.
+[[nodiscard]] nlohmann::json simulated_run(std::vector<std::string> arguments);
 
 /// Starts it, waits for `marker` on its stdout, sends `signal`, and waits for the end.
 [[nodiscard]] Answer run_xpipe_and_signal(const std::vector<std::string>& arguments,

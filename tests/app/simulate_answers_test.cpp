@@ -15,14 +15,6 @@ namespace {
 using doctest::Approx;
 using Json = nlohmann::json;
 
-Json answers_of(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "simulate");
-  arguments.emplace_back("--json");
-  const Answer answer = run_xpipe(arguments);
-  REQUIRE_MESSAGE(answer.status == 0, answer.err);
-  return Json::parse(answer.out)["runs"][0];
-}
-
 /// Layers with these forwards (us), backwards twice as long, taken with one sample.
 std::string layers_of(const std::vector<int>& forwards) {
   Json profile = {{"format", "xpipe.profile"}, {"version", 1}, {"name", "field case"},
@@ -50,9 +42,9 @@ TEST_CASE("xpipe simulate: the number of stages moves the result (A6)") {
   const std::vector<std::pair<int, std::int64_t>> expected = {
       {1, 48'000'000}, {2, 30'000'000}, {4, 21'000'000}};
   for (const auto& [stages, makespan] : expected) {
-    const Json run = answers_of({"--policy", "gpipe", "--profile", profile, "--batch-size", "4",
-                                 "--micro-batches", "4", "--mini-batches", "1", "--stages",
-                                 std::to_string(stages)});
+    const Json run = simulated_run({"--policy", "gpipe", "--profile", profile, "--batch-size", "4",
+                                    "--micro-batches", "4", "--mini-batches", "1", "--stages",
+                                    std::to_string(stages)});
     CHECK(run["makespan_ns"] == makespan);
   }
 }
@@ -63,7 +55,7 @@ TEST_CASE("xpipe simulate: layers that cost nothing are layers (F2)") {
   const std::vector<std::string> command = {"--policy",       "gpipe", "--profile",       profile,
                                             "--batch-size",   "2",     "--micro-batches", "2",
                                             "--mini-batches", "1",     "--stages",        "4"};
-  const Json run = answers_of(command);
+  const Json run = simulated_run(command);
   CHECK(run["makespan_ns"] == 9'000'000);
   for (const int idle : {1, 2}) {
     CHECK(run["devices"][idle]["utilization"].is_number());
@@ -84,8 +76,8 @@ TEST_CASE("xpipe simulate: layers that cost nothing are layers (F2)") {
 TEST_CASE("xpipe simulate: the critical path is the makespan, kind by kind") {
   for (const char* policy : {"gpipe", "xpipe", "pipedream", "spectrain"}) {
     CAPTURE(policy);
-    const Json run = answers_of({"--policy", policy, "--stages", "4", "--micro-batches", "3",
-                                 "--latency-us", "70", "--task-overhead-us", "5"});
+    const Json run = simulated_run({"--policy", policy, "--stages", "4", "--micro-batches", "3",
+                                    "--latency-us", "70", "--task-overhead-us", "5"});
     std::int64_t sum = 0;
     double shares = 0.0;
     for (const auto& [kind, time] : run["critical_path_ns_by_kind"].items()) {
@@ -103,8 +95,8 @@ TEST_CASE("xpipe simulate: the summary's figures are those of its devices, links
   const ScratchFolder folder;
   const std::string profile = folder.write("p.json", layers_of({900, 1300, 700, 1100}));
   const Json run =
-      answers_of({"--policy", "xpipe", "--profile", profile, "--batch-size", "8", "--stages", "4",
-                  "--micro-batches", "2", "--latency-us", "40", "--memory-over-time"});
+      simulated_run({"--policy", "xpipe", "--profile", profile, "--batch-size", "8", "--stages",
+                     "4", "--micro-batches", "2", "--latency-us", "40", "--memory-over-time"});
   const double makespan = run["makespan_ns"].get<double>();
   double exposed = 0.0;
   double busiest = 0.0;
@@ -149,10 +141,10 @@ TEST_CASE("xpipe simulate: extrapolated and replayed in full, a long run has the
     const std::vector<std::string> command = {"--policy",        policy, "--stages",     "4",
                                               "--micro-batches", "2",    "--latency-us", "130",
                                               "--mini-batches",  "301",  "--what-if"};
-    const Json fast = answers_of(command);
+    const Json fast = simulated_run(command);
     std::vector<std::string> full_command = command;
     full_command.emplace_back("--replay-all");
-    const Json full = answers_of(full_command);
+    const Json full = simulated_run(full_command);
     CHECK(full["replayed_mini_batches"] == 301);
     CHECK(fast["replayed_mini_batches"] < 150);
     for (const auto& [key, value] : full.items()) {

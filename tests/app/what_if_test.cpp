@@ -13,17 +13,6 @@ namespace {
 using doctest::Approx;
 using Json = nlohmann::json;
 
-/// The only run of `xpipe simulate ... --json`.
-Json run_of(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), "simulate");
-  arguments.emplace_back("--json");
-  const Answer answer = run_xpipe(arguments);
-  REQUIRE_MESSAGE(answer.status == 0, answer.err);
-  Json document = Json::parse(answer.out);
-  REQUIRE(document["runs"].size() == 1);
-  return document["runs"][0];
-}
-
 /// The row of that name.
 Json row(const Json& run, const std::string& name) {
   for (const Json& candidate : run["what_if"]["rows"]) {
@@ -71,8 +60,8 @@ TEST_CASE("what-if: of a compute-bound pipeline only the slowest stage counts, a
   // still the slowest: 10 % more speed. Every other stage brings nothing.
   const ScratchFolder folder;
   const std::string profile = folder.write("p.json", profile_of({1000, 1000, 2200, 1000}, 0));
-  const Json run = run_of({"--policy", "xpipe", "--profile", profile, "--stages", "4",
-                           "--micro-batches", "4", "--what-if"});
+  const Json run = simulated_run({"--policy", "xpipe", "--profile", profile, "--stages", "4",
+                                  "--micro-batches", "4", "--what-if"});
   CHECK(run["what_if"]["percent"] == 10.0);
   CHECK(run["steady_ns_per_mini_batch"] == 6'600'000);
   const Json slowest = row(run, "device 2 (stage 2)");
@@ -88,8 +77,8 @@ TEST_CASE("what-if: a larger percentage stops where the next stage is the slowes
   // 3.3 ms and 3.0 ms: 20 % more speed would make the first 2.75 ms, but then the second bounds.
   const ScratchFolder folder;
   const std::string profile = folder.write("p.json", profile_of({1100, 1000}, 0));
-  const Json run = run_of({"--policy", "xpipe", "--profile", profile, "--stages", "2",
-                           "--micro-batches", "1", "--what-if", "20"});
+  const Json run = simulated_run({"--policy", "xpipe", "--profile", profile, "--stages", "2",
+                                  "--micro-batches", "1", "--what-if", "20"});
   const Json slowest = row(run, "device 0 (stage 0)");
   CHECK(slowest["steady_ns_per_mini_batch"] == 3'000'000);
   CHECK(slowest["steady_speed_up"].get<double>() == Approx(0.1).epsilon(1e-12));
@@ -105,8 +94,8 @@ TEST_CASE("what-if: a link whose messages are there in time makes no difference"
   Json cluster = cluster_of(3);
   cluster["default_link"] = {{"bandwidth_bytes_per_s", 1e9}};
   const std::string file = folder.write("c.json", cluster.dump());
-  const Json run = run_of({"--policy", "gpipe", "--profile", profile, "--cluster", file, "--stages",
-                           "3", "--micro-batches", "1", "--what-if"});
+  const Json run = simulated_run({"--policy", "gpipe", "--profile", profile, "--cluster", file,
+                                  "--stages", "3", "--micro-batches", "1", "--what-if"});
   const Json skip = row(run, "link 0<>2");
   CHECK(skip["makespan_ns"] == run["makespan_ns"]);
   CHECK(skip["makespan_speed_up"] == 0.0);
@@ -120,8 +109,8 @@ TEST_CASE("what-if: GPipe's latencies count 2 (D - 1) times a mini-batch") {
   for (const int stages : {3, 4, 6}) {
     CAPTURE(stages);
     const Json run =
-        run_of({"--policy", "gpipe", "--stages", std::to_string(stages), "--micro-batches", "4",
-                "--mini-batches", "5", "--latency-us", "110", "--what-if"});
+        simulated_run({"--policy", "gpipe", "--stages", std::to_string(stages), "--micro-batches",
+                       "4", "--mini-batches", "5", "--latency-us", "110", "--what-if"});
     const std::int64_t compute = (4 + stages - 1) * std::int64_t{3'000'000};
     CHECK(run["makespan_ns"] == 5 * (compute + 2 * (stages - 1) * 110'000));
     const Json latency = row(run, "latency of every link");
@@ -137,8 +126,8 @@ TEST_CASE("what-if: GPipe's latencies count 2 (D - 1) times a mini-batch") {
 
 TEST_CASE("what-if: overhead falls on every task of a compute lane") {
   // One stage, one micro-batch: a forward, a backward and a step.
-  const Json run = run_of({"--policy", "gpipe", "--stages", "1", "--micro-batches", "1",
-                           "--mini-batches", "1", "--task-overhead-us", "110", "--what-if"});
+  const Json run = simulated_run({"--policy", "gpipe", "--stages", "1", "--micro-batches", "1",
+                                  "--mini-batches", "1", "--task-overhead-us", "110", "--what-if"});
   CHECK(run["makespan_ns"] == 3'330'000);
   const Json overhead = row(run, "overhead of every task");
   CHECK(overhead["makespan_ns"] == 3'300'000);
@@ -152,8 +141,9 @@ TEST_CASE("what-if: memory bandwidth prices steps") {
   Json cluster = cluster_of(1);
   cluster["devices"][0]["memory_bandwidth_bytes_per_s"] = 1e9;
   const std::string file = folder.write("c.json", cluster.dump());
-  const Json run = run_of({"--policy", "gpipe", "--profile", profile, "--cluster", file, "--stages",
-                           "1", "--micro-batches", "1", "--mini-batches", "1", "--what-if", "100"});
+  const Json run =
+      simulated_run({"--policy", "gpipe", "--profile", profile, "--cluster", file, "--stages", "1",
+                     "--micro-batches", "1", "--mini-batches", "1", "--what-if", "100"});
   const std::int64_t step = run["makespan_ns"].get<std::int64_t>() - 3'000'000;
   REQUIRE(step > 0);
   CHECK(row(run, "memory bandwidth of every device (steps, predictions, stashes)")["makespan_ns"] ==
@@ -173,16 +163,17 @@ TEST_CASE("what-if: a shared link is what bounds the links that cross it") {
                        {"latency_us", 0},
                        {"via", {"nic"}}}};
   const std::string file = folder.write("c.json", cluster.dump());
-  const Json run = run_of({"--policy", "gpipe", "--profile", profile, "--cluster", file, "--stages",
-                           "2", "--micro-batches", "1", "--mini-batches", "1", "--what-if"});
+  const Json run =
+      simulated_run({"--policy", "gpipe", "--profile", profile, "--cluster", file, "--stages", "2",
+                     "--micro-batches", "1", "--mini-batches", "1", "--what-if"});
   CHECK(run["makespan_ns"] == 6'000'000 + 2'200'000);
   CHECK(row(run, "shared link nic")["makespan_ns"] == 6'000'000 + 2'000'000);
   CHECK(row(run, "link 0<>1")["makespan_speed_up"] == 0.0);
 }
 
 TEST_CASE("what-if: stages that share a device have rows of their own") {
-  const Json run =
-      run_of({"--policy", "gpipe", "--placement", "0,1,1,0", "--micro-batches", "4", "--what-if"});
+  const Json run = simulated_run(
+      {"--policy", "gpipe", "--placement", "0,1,1,0", "--micro-batches", "4", "--what-if"});
   const double device = row(run, "device 1 (stages 1, 2)")["makespan_speed_up"].get<double>();
   const double stage = row(run, "stage 1")["makespan_speed_up"].get<double>();
   CHECK(stage > 0.0);
@@ -194,7 +185,7 @@ TEST_CASE("what-if: rows stand by speed-up, and the table names what makes no di
                                             "4",        "--micro-batches", "2",     "--what-if"};
   std::vector<std::string> json = {command.begin() + 1, command.end()};
   double last = 1.0;
-  for (const Json& r : run_of(json)["what_if"]["rows"]) {
+  for (const Json& r : simulated_run(json)["what_if"]["rows"]) {
     CHECK(r["steady_speed_up"] <= last);
     last = r["steady_speed_up"];
   }

@@ -21,7 +21,7 @@ std::optional<ir::Profile> shared_profile(const std::string& name) {
   }
   const auto text = ir::read_file(path);
   REQUIRE(text.ok());
-  const auto graph = ir::pipedream_graph_from_text(text.value(), name, 64);
+  const auto graph = ir::pipedream_graph_from_text(text.value(), name, kSharedSamples);
   REQUIRE_MESSAGE(graph.ok(), (graph.ok() ? "" : graph.error().to_string()));
   return graph.value().profile;
 }

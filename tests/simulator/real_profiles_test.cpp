@@ -2,9 +2,6 @@
 // figures, against a replay that knows no tasks, lanes or edges: only who computes what in which
 // order.
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,13 +12,12 @@
 
 #include <doctest/doctest.h>
 
-#include "ir/files.h"
-#include "ir/pipedream_graph.h"
 #include "scheduler/partition.h"
 #include "scheduler/stage_costs.h"
 #include "simulator/long_run.h"
 #include "simulator/metrics.h"
 #include "simulator/simulate.h"
+#include "tests/scheduler/shared_profiles.h"
 #include "tests/simulator/replay_helpers.h"
 
 namespace xpipe::tests {
@@ -29,22 +25,7 @@ namespace {
 
 using ir::Nanos;
 
-constexpr std::uint32_t kSamples = 64;
-
-std::optional<ir::Profile> real_profile(const std::string& name) {
-  const char* shared = std::getenv("XPIPE_SHARED");  // NOLINT(concurrency-mt-unsafe)
-  const std::filesystem::path folder = shared != nullptr ? shared : XPIPE_SOURCE_DIR "/../shared";
-  const std::string path = (folder / "real/pipedream" / (name + ".graph.txt")).string();
-  if (!std::filesystem::exists(path)) {
-    std::printf("[SKIPPED] there is no %s\n", path.c_str());
-    return std::nullopt;
-  }
-  const auto text = ir::read_file(path);
-  REQUIRE(text.ok());
-  const auto graph = ir::pipedream_graph_from_text(text.value(), name, kSamples);
-  REQUIRE_MESSAGE(graph.ok(), (graph.ok() ? "" : graph.error().to_string()));
-  return graph.value().profile;
-}
+constexpr std::uint32_t kSamples = kSharedSamples;
 
 /// One pass of one micro-batch.
 struct Pass {
@@ -215,7 +196,7 @@ Nanos paper_makespan(const std::string& policy, const Sizes& s, const scheduler:
 }
 
 TEST_CASE("real profiles: on VGG-16 xpipe's steady time does not depend on T, gpipe's falls") {
-  const auto profile = real_profile("vgg16");
+  const auto profile = shared_profile("vgg16");
   if (!profile.has_value()) {
     return;
   }
@@ -255,7 +236,7 @@ TEST_CASE("real profiles: on VGG-16 xpipe's steady time does not depend on T, gp
 
 TEST_CASE("real profiles: with links and branches every makespan equals the papers' replay") {
   for (const char* name : {"vgg16", "resnet101", "inception_v3", "gnmt"}) {
-    const auto profile = real_profile(name);
+    const auto profile = shared_profile(name);
     if (!profile.has_value()) {
       continue;
     }
@@ -281,7 +262,7 @@ TEST_CASE("real profiles: with links and branches every makespan equals the pape
 
 TEST_CASE("real profiles: branches that skip stages send each tensor once to each stage") {
   for (const char* name : {"resnet101", "inception_v3"}) {
-    const auto profile = real_profile(name);
+    const auto profile = shared_profile(name);
     if (!profile.has_value()) {
       continue;
     }
