@@ -28,7 +28,7 @@ void ChannelQueue::reset(std::span<const uint32_t> begin,
   lane_channels_ = channels;
   channels_.assign(channel_count, Channel{});
   for (const ChannelId channel : channels) {
-    ++channels_[index_of(channel)].begin;  // for now: how many lanes may wait
+    ++channels_[index_of(channel)].begin;  // counts lanes until the prefix sums below
   }
   uint32_t next = 0;
   for (Channel& channel : channels_) {
