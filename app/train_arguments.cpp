@@ -72,6 +72,7 @@ ir::Result<nn::TrainConfig> config_of(const TrainArguments& arguments,
     return usage("--momentum", "is an option of --optimizer sgd and rmsprop; drop one");
   }
   config.device = arguments.device == "inline" ? nn::TrainDevice::Inline : nn::TrainDevice::Cpu;
+  config.recipe = recipe_of(arguments.recipe);
   config.seed = arguments.seed;
   config.time_out = std::chrono::seconds(arguments.timeout_s);
   config.trace_epoch = arguments.trace_epoch;
@@ -138,6 +139,7 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
   whole_number(command, "--micro-batches", config.micro_batches, 1, 1U << 20,
                "micro-batches per mini-batch, T");
   whole_number(command, "--batch-size", config.batch_size, 1, 1U << 20, "samples of a mini-batch");
+  add_recipe_options(command, arguments.recipe);
   whole_number(command, "--epochs", config.epochs, 1, 1U << 20, "passes over the data");
   one_of(command, "--optimizer", arguments.optimizer, {"adam", "adamw", "rmsprop", "sgd"},
          "LibTorch's, with its defaults");

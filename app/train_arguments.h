@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/train_recipe_arguments.h"
 #include <CLI/CLI.hpp>
 
 #include "executor/torch/train_config.h"
@@ -19,6 +20,7 @@ namespace xpipe::app {
 /// As typed.
 struct TrainArguments {
   executor::nn::TrainConfig config;
+  RecipeArguments recipe;
   std::string policy;
   std::string profile;
   std::string optimizer = "adam";

@@ -43,21 +43,23 @@ scheduler::StageGraph graph_of(const nn::TrainFacts& facts,
 /// after the time-out, and its thread cannot be joined: then the process ends here.
 ir::Result<nn::TrainResult> train_on_device(const nn::TrainConfig& config,
                                             nn::Trainer& trainer,
-                                            const ir::Schedule& schedule,
+                                            const nn::ScheduleSource& source,
+                                            std::uint32_t devices,
                                             const nn::TrainCallbacks& callbacks) {
   if (config.device == nn::TrainDevice::Inline) {
     executor::InlineBackend backend;
-    return trainer.train(schedule, backend, callbacks);
+    return trainer.train(source, backend, callbacks);
   }
   const std::uint32_t threads = config.intra_op_threads;
-  auto pool = executor::CpuPool::create(
-      {.devices = schedule.devices,
-       .on_thread_start = [threads](ir::DeviceId) { nn::set_intra_op_threads(threads); }});
+  auto pool =
+      executor::CpuPool::create({.devices = devices, .on_thread_start = [threads](ir::DeviceId) {
+                                   nn::set_intra_op_threads(threads);
+                                 }});
   if (!pool.ok()) {
     return pool.error();
   }
   executor::CpuBackend backend(*pool.value(), {.time_out = config.time_out});
-  ir::Result<nn::TrainResult> result = trainer.train(schedule, backend, callbacks);
+  ir::Result<nn::TrainResult> result = trainer.train(source, backend, callbacks);
   if (!result.ok() && !pool.value()->idle()) {
     std::cout << std::flush;
     std::quick_exit(report_error(result.error()));
@@ -96,7 +98,7 @@ ir::Status write_outputs(const TrainArguments& arguments,
     }
   }
   if (!arguments.trace.empty()) {
-    const auto trace = trace_of_run(request, facts, schedule, result);
+    const auto trace = trace_of_run(request, facts, result);
     if (!trace.ok()) {
       return trace.error();
     }
@@ -126,13 +128,17 @@ ir::Status train_command(const TrainArguments& arguments,
   if (ir::Status status = check_profile(request.value(), facts); !status.ok()) {
     return status;
   }
+  const scheduler::StageGraph graph = graph_of(facts, config, *request.value().policy);
+  const nn::ScheduleSource source = [&](std::uint32_t micro_batches, std::uint32_t mini_batches) {
+    return scheduler::compile(*request.value().policy,
+                              {.stages = facts.stages,
+                               .micro_batches = micro_batches,
+                               .mini_batches = mini_batches,
+                               .options = request.value().options},
+                              graph);
+  };
   const ir::Result<ir::Schedule> schedule =
-      scheduler::compile(*request.value().policy,
-                         {.stages = facts.stages,
-                          .micro_batches = config.micro_batches,
-                          .mini_batches = facts.mini_batches,
-                          .options = request.value().options},
-                         graph_of(facts, config, *request.value().policy));
+      source(config.micro_batches, facts.segment_mini_batches);
   if (!schedule.ok()) {
     return schedule.error();
   }
@@ -159,7 +165,7 @@ ir::Status train_command(const TrainArguments& arguments,
               << std::flush;
   };
   const ir::Result<nn::TrainResult> result =
-      train_on_device(config, trainer.value(), schedule.value(), callbacks);
+      train_on_device(config, trainer.value(), source, schedule.value().devices, callbacks);
   progress.clear();
   if (!result.ok()) {
     return result.error();

@@ -139,10 +139,15 @@ std::string head_lines(const nn::TrainConfig& config,
                       config.model, facts.data_kind, facts.train_samples, facts.test_samples,
                       parameters_of(facts), config.seed);
   if (facts.dropped_samples > 0) {
+    text += fmt::format("{} of an epoch's samples fill no mini-batch and are left out\n",
+                        facts.dropped_samples);
+  }
+  if (facts.last_batch_samples < schedule.micro_batches) {
     text += fmt::format(
-        "the last {} samples of an epoch are too few for a mini-batch of {} micro-batches and are "
-        "left out\n",
-        facts.dropped_samples, config.micro_batches);
+        "the last mini-batch of an epoch has {0} sample{1}: it runs apart, with {0} "
+        "micro-batch{2}\n",
+        facts.last_batch_samples, facts.last_batch_samples == 1 ? "" : "s",
+        facts.last_batch_samples == 1 ? "" : "es");
   }
   return text + "\nepoch   loss    train    test   samples/s\n";
 }
@@ -200,12 +205,17 @@ std::string training_json(const nn::TrainConfig& config,
 
 ir::Result<std::string> trace_of_run(const TrainRequest& request,
                                      const nn::TrainFacts& facts,
-                                     const ir::Schedule& schedule,
                                      const nn::TrainResult& result) {
   const nn::TrainConfig& config = request.config;
+  const ir::Schedule& schedule = result.schedule;
   traces::TraceInfo info;
   info.title = fmt::format("run: {}, {} stages, T = {}, epoch {}", schedule.policy, facts.stages,
                            schedule.micro_batches, result.timeline_epoch);
+  if (schedule.mini_batches < facts.mini_batches) {
+    info.title +=
+        fmt::format(", its longest segment (mini-batches {} to {})", result.timeline_first,
+                    result.timeline_first + schedule.mini_batches - 1);
+  }
   info.facts = {{"model", config.model},
                 {"device", config.device == nn::TrainDevice::Inline ? "inline" : "cpu"},
                 {"batch_size", std::to_string(config.batch_size)},

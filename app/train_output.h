@@ -28,12 +28,11 @@ namespace xpipe::app {
                                         const ir::Schedule& schedule,
                                         const executor::nn::TrainResult& result);
 
-/// The traced epoch, with counters for weight versions, staleness and memory. Memory is modelled:
-/// what the schedule holds at each moment of the run, by the sizes of model and optimizer (and of
-/// activations where there is a profile).
+/// The traced epoch, of several segments the longest, with counters for weight versions, staleness
+/// and memory. Memory is modelled: what the schedule holds at each moment of the run, by the sizes
+/// of model and optimizer (and of activations where there is a profile).
 [[nodiscard]] ir::Result<std::string> trace_of_run(const TrainRequest& request,
                                                    const executor::nn::TrainFacts& facts,
-                                                   const ir::Schedule& schedule,
                                                    const executor::nn::TrainResult& result);
 
 }  // namespace xpipe::app

@@ -116,12 +116,16 @@ class Training {
     trainer_ = std::make_unique<nn::Trainer>(value_of(nn::Trainer::create(config)));
     xpipe::scheduler::PolicyRegistry registry;
     xpipe::policies::register_all(registry);
-    schedule_ = value_of(xpipe::scheduler::compile(*value_of(registry.find(policy)),
-                                                   {.stages = stages,
-                                                    .micro_batches = sizes.micro_batches,
-                                                    .mini_batches = sizes.mini_batches,
-                                                    .options = {}},
-                                                   trainer_->facts().stage_graph));
+    source_ = [found = *value_of(registry.find(policy)), stages,
+               graph = trainer_->facts().stage_graph](std::uint32_t micro_batches,
+                                                      std::uint32_t mini_batches) {
+      return xpipe::scheduler::compile(found,
+                                       {.stages = stages,
+                                        .micro_batches = micro_batches,
+                                        .mini_batches = mini_batches,
+                                        .options = {}},
+                                       graph);
+    };
     if (stages == 1) {
       backend_ = std::make_unique<xpipe::executor::InlineBackend>();
     } else {
@@ -133,7 +137,7 @@ class Training {
   }
 
   Rate burst() {
-    const nn::TrainResult result = value_of(trainer_->train(schedule_, *backend_));
+    const nn::TrainResult result = value_of(trainer_->train(source_, *backend_));
     const auto& records = result.mini_batches;
     const std::size_t last = records.size() - 2;
     const double steady_ns = static_cast<double>(records[last].ended - records[0].ended);
@@ -142,7 +146,7 @@ class Training {
 
  private:
   std::unique_ptr<nn::Trainer> trainer_;
-  xpipe::ir::Schedule schedule_;
+  nn::ScheduleSource source_;
   std::unique_ptr<xpipe::executor::CpuPool> pool_;
   std::unique_ptr<xpipe::executor::Backend> backend_;
 };

@@ -28,8 +28,8 @@ torch::Tensor KeyedDropoutImpl::forward(const torch::Tensor& input) {
     return input;
   }
   TORCH_CHECK(current_pass != nullptr, "a dropout's forward outside of a pass");
-  const std::uint64_t of_pass =
-      mixed_seed(mixed_seed(current_pass->seed, current_pass->segment), current_pass->micro_batch);
+  const std::uint64_t of_pass = mixed_seed(mixed_seed(current_pass->seed, current_pass->mini_batch),
+                                           current_pass->micro_batch);
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(mixed_seed(of_pass, layer_));
   const double kept = 1.0 - probability_;
   torch::Tensor mask =

@@ -1,5 +1,5 @@
 // Dropout whose masks do not depend on how a model is cut or scheduled: a mask is drawn from
-// (seed, segment, micro-batch, layer) alone. A recompute of a forward draws the same mask again.
+// (seed, mini-batch, micro-batch, layer) alone. A recompute of a forward draws the same mask again.
 //
 // The pass that a thread is in is thread-local: a forward runs on the thread that calls it.
 #pragma once
@@ -13,8 +13,8 @@ namespace xpipe::executor::nn {
 /// Which forward this is.
 struct PassKey {
   std::uint64_t seed = 0;
-  std::uint64_t segment = 0;      ///< of the run; an epoch, or what lies between two checkpoints
-  std::uint64_t micro_batch = 0;  ///< within the segment, so that it tells the step, too
+  std::uint64_t mini_batch = 0;   ///< counted over the run, so that no border changes a mask
+  std::uint64_t micro_batch = 0;  ///< within its mini-batch
 };
 
 /// While it lives, the dropouts of this thread's forwards draw their masks for `key`. Nests.

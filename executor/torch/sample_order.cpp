@@ -33,14 +33,12 @@ std::vector<std::uint32_t> epoch_order(std::uint32_t count,
   return order;
 }
 
-EpochBatches epoch_batches(std::uint32_t samples,
-                           std::uint32_t batch_size,
-                           std::uint32_t micro_batches) {
+EpochBatches epoch_batches(std::uint32_t samples, std::uint32_t batch_size, LastBatch last_batch) {
   EpochBatches batches;
   std::uint32_t begin = 0;
   while (begin < samples) {
     const std::uint32_t count = std::min(batch_size, samples - begin);
-    if (count < micro_batches) {
+    if (count < batch_size && last_batch == LastBatch::Drop) {
       batches.dropped = count;
       break;
     }

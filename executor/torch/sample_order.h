@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "executor/torch/train_recipe.h"
+
 namespace xpipe::executor::nn {
 
 /// A seed for the `index`-th use of `seed`: splitmix64's output function on
@@ -29,17 +31,16 @@ struct SampleRange {
   bool operator==(const SampleRange&) const = default;
 };
 
-/// Mini-batches of one epoch. The last one is smaller when the samples do not divide; it is trained
-/// when every micro-batch of it gets a sample, else its samples are dropped.
+/// Mini-batches of one epoch. The last one is smaller when the samples do not divide.
 struct EpochBatches {
   std::vector<SampleRange> mini_batches;
   std::uint32_t dropped = 0;  ///< samples
 };
 
-/// Requires: batch_size >= micro_batches >= 1.
+/// Requires: batch_size >= 1.
 [[nodiscard]] EpochBatches epoch_batches(std::uint32_t samples,
                                          std::uint32_t batch_size,
-                                         std::uint32_t micro_batches);
+                                         LastBatch last_batch = LastBatch::Keep);
 
 /// Micro-batch `index` of `mini_batch` cut into `micro_batches`: sizes differ by one at most, the
 /// larger ones first (6 in 4: 2, 2, 1, 1). Requires: index < micro_batches <= mini_batch.count.

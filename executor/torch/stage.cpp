@@ -37,8 +37,8 @@ Stage::Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOp
   begin_segment(1);
 }
 
-void Stage::begin_segment(std::uint16_t slots, std::uint64_t segment) {
-  segment_ = segment;
+void Stage::begin_segment(std::uint16_t slots, const SegmentStart& start) {
+  start_ = start;
   in_flight_.clear();
   for (torch::Tensor& leaf : leaves_) {
     leaf.mutable_grad().reset();
@@ -76,7 +76,10 @@ torch::Tensor Stage::run_layers(const torch::Tensor& input) {
 }
 
 torch::Tensor Stage::run_layers(ir::MicroBatch micro_batch, const torch::Tensor& input) {
-  const PassScope pass({.seed = seed_, .segment = segment_, .micro_batch = index_of(micro_batch)});
+  const std::uint32_t j = index_of(micro_batch);
+  const PassScope pass({.seed = seed_,
+                        .mini_batch = start_.mini_batch + j / start_.micro_batches,
+                        .micro_batch = j % start_.micro_batches});
   const ForwardScope scope(weights_);
   return run_layers(input);
 }

@@ -37,6 +37,12 @@ struct StageOptions {
   std::uint64_t seed = 0;  ///< of the dropouts' masks
 };
 
+/// Where a segment begins in its run, for masks that borders do not change.
+struct SegmentStart {
+  std::uint64_t mini_batch = 0;     ///< its first one, counted over the run
+  std::uint32_t micro_batches = 1;  ///< T of the segment
+};
+
 /// What the loss says of one micro-batch.
 struct MicroBatchLoss {
   double mean = 0.0;  ///< cross-entropy, over its samples
@@ -50,9 +56,9 @@ class Stage {
   /// is a stage before this one.
   Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOptions& options);
 
-  /// Begins segment `segment` of the run: `slots` slots, slot 0 at version 0, the others empty,
-  /// nothing in flight.
-  void begin_segment(std::uint16_t slots, std::uint64_t segment = 0);
+  /// Begins a segment: `slots` slots at least, slot 0 at version 0, the others empty, nothing in
+  /// flight.
+  void begin_segment(std::uint16_t slots, const SegmentStart& start = {});
 
   /// The output, without its graph.
   [[nodiscard]] ir::Result<torch::Tensor> forward(ir::MicroBatch micro_batch,
@@ -94,6 +100,9 @@ class Stage {
   /// The gradients added up so far, by parameter; undefined where there is none yet.
   [[nodiscard]] std::vector<torch::Tensor> gradients() const;
 
+  /// Slots that have memory, the master's included.
+  [[nodiscard]] std::size_t slots() const { return weights_->slots(); }
+
   /// Storages of weights over all slots and parameters.
   [[nodiscard]] std::size_t weight_storages() const { return weights_->storages(); }
 
@@ -118,7 +127,7 @@ class Stage {
   std::vector<Layer> layers_;
   bool takes_input_gradient_ = false;
   std::uint64_t seed_ = 0;
-  std::uint64_t segment_ = 0;
+  SegmentStart start_;
   std::vector<torch::Tensor> leaves_;  ///< the modules' parameters
   std::shared_ptr<WeightSlots> weights_;
   std::unique_ptr<StageOptimizer> optimizer_;

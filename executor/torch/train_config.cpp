@@ -48,8 +48,8 @@ ir::Status check_config(const TrainConfig& config) {
   faults.unless(config.micro_batches >= 1, "--micro-batches", to_string(config.micro_batches),
                 "1 or more");
   faults.unless(config.batch_size >= config.micro_batches && config.batch_size >= 1, "--batch-size",
-                to_string(config.batch_size) + " samples for " + to_string(config.micro_batches) +
-                    " micro-batches",
+                to_string(config.batch_size) + " samples for --micro-batches " +
+                    to_string(config.micro_batches),
                 "at least one sample a micro-batch");
   faults.unless(config.epochs >= 1, "--epochs", to_string(config.epochs), "1 or more");
   faults.unless(not_negative(optimizer.learning_rate), "--lr", to_string(optimizer.learning_rate),

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "executor/torch/train_recipe.h"
 #include "ir/status.h"
 #include "scheduler/optimizer_state.h"
 
@@ -61,6 +62,7 @@ struct TrainConfig {
   std::uint32_t batch_size = 64;         ///< samples of a mini-batch
   std::uint32_t epochs = 1;
   OptimizerConfig optimizer;
+  Recipe recipe;
   /// What the policy predicts from: scheduler::Policy::extrapolation.
   Extrapolation extrapolation = Extrapolation::OptimizerStep;
   /// Absent: as the schedule's options `bias` and `gamma` have it.

@@ -1,12 +1,15 @@
-// Trains a built-in model for real, from a compiled schedule: each epoch is one segment, drained at
-// its end, where the model is evaluated. What is computed when, and on which weights, is the
-// schedule's; this adds data, loss and records. No torch in this header.
+// Trains a built-in model for real, from compiled schedules: an epoch is one segment or several
+// (segments.h), each drained at its end; at the end of the epoch the model is evaluated. What is
+// computed when, and on which weights, is the schedule's; this adds data, loss and records. No
+// torch in this header.
 //
 //   auto trainer = Trainer::create(config);                     // model and data are there
-//   auto schedule = compile(policy, {.stages = facts.stages, .micro_batches = T,
-//                                    .mini_batches = facts.mini_batches}, facts.stage_graph);
+//   const ScheduleSource source = [&](std::uint32_t micro_batches, std::uint32_t mini_batches) {
+//     return compile(policy, {.stages = facts.stages, .micro_batches = micro_batches,
+//                             .mini_batches = mini_batches}, facts.stage_graph);
+//   };
 //   InlineBackend backend;                                      // or a CpuBackend, ...
-//   auto result = trainer.value().train(schedule.value(), backend, {.on_epoch = print});
+//   auto result = trainer.value().train(source, backend, {.on_epoch = print});
 //
 // Every train() begins from the seed again; one seed gives the same bits on every backend.
 #pragma once
@@ -33,9 +36,11 @@ namespace xpipe::executor::nn {
 /// What a schedule for this run must look like, and what there is to print before it starts.
 struct TrainFacts {
   std::uint32_t stages = 0;
-  std::vector<std::uint32_t> partition;  ///< layers a stage
-  std::uint32_t mini_batches = 0;        ///< of one epoch: N of the schedule
-  std::uint32_t dropped_samples = 0;     ///< an epoch; too few for a mini-batch
+  std::vector<std::uint32_t> partition;    ///< layers a stage
+  std::uint32_t mini_batches = 0;          ///< of one epoch
+  std::uint32_t segment_mini_batches = 0;  ///< of the longest segment of the first epoch
+  std::uint32_t last_batch_samples = 0;    ///< of an epoch's last mini-batch
+  std::uint32_t dropped_samples = 0;       ///< an epoch; LastBatch::Drop
   std::uint32_t train_samples = 0;
   std::uint32_t test_samples = 0;
   std::string data_kind;                       ///< "mnist", "cifar10"
@@ -52,9 +57,9 @@ struct MiniBatchRecord {
   std::uint32_t samples = 0;
   double loss = 0.0;      ///< mean over its samples, on the weights its forwards read
   double accuracy = 0.0;  ///< of the same forwards
-  ir::Nanos ended = 0;    ///< its last step, since the start of the epoch
+  ir::Nanos ended = 0;    ///< its last step, over the makespans since the start of the epoch
   /// By stage, for mini-batches that were probed; absent where the stage does not predict for
-  /// forwards, or where the epoch ended before the step aimed at. (design.md §10)
+  /// forwards, or where the segment ended before the step aimed at. (design.md §10)
   std::vector<std::optional<double>> prediction_error;
   std::vector<std::optional<double>> unpredicted_error;
 };
@@ -65,7 +70,7 @@ struct EpochRecord {
   double train_accuracy = 0.0;
   double test_loss = 0.0;
   double test_accuracy = 0.0;
-  ir::Nanos train_time = 0;  ///< makespan of the segment
+  ir::Nanos train_time = 0;  ///< makespans of its segments
   double samples_per_s = 0.0;
 };
 
@@ -84,9 +89,11 @@ struct TrainResult {
   std::vector<StageMemory> memory;            ///< by stage
   ir::Bytes probe_bytes = 0;                  ///< most that probes held at once, over all stages
   std::uint32_t timeline_epoch = 0;
-  ir::Timeline timeline;           ///< of that epoch, task ids of the schedule
-  ir::Nanos timeline_began = 0;    ///< wall-clock time of its 0, ns since 1970
-  std::uint64_t weights_hash = 0;  ///< FNV-1a of all master weights: equal bits, equal hash
+  std::uint32_t timeline_first = 0;  ///< mini-batch of the epoch that it begins with
+  ir::Schedule schedule;             ///< of that epoch's longest segment, the first of equals
+  ir::Timeline timeline;             ///< of the same segment
+  ir::Nanos timeline_began = 0;      ///< wall-clock time of its 0, ns since 1970
+  std::uint64_t weights_hash = 0;    ///< FNV-1a of all master weights: equal bits, equal hash
 };
 
 struct TrainCallbacks {
@@ -100,6 +107,11 @@ struct TrainCallbacks {
   std::function<void(HandlerTable&)> wrap_handlers;
 };
 
+/// Compiles the schedule of a segment. The sizes are its whole input: the same sizes, the same
+/// schedule. A policy whose unit is the mini-batch may answer with T = 1.
+using ScheduleSource = std::function<ir::Result<ir::Schedule>(std::uint32_t micro_batches,
+                                                              std::uint32_t mini_batches)>;
+
 class Trainer {
  public:
   /// Builds the model once and reads the data. Errors: Usage, BadInput.
@@ -110,15 +122,17 @@ class Trainer {
 
   [[nodiscard]] const TrainFacts& facts() const;
 
-  /// `schedule` is legal, has facts().stages stages and facts().mini_batches mini-batches, and T as
-  /// configured, or 1. Errors: Usage when it is another's schedule; Runtime for a loss that is no
+  /// `source` is asked once for each shape of a segment that is needed again soon; its schedules
+  /// are legal, have facts().stages stages and the sizes asked for (or T = 1), and all run on
+  /// `backend`. Schedules of every T that the training needs are compiled before it starts.
+  /// Errors: those of `source`; Usage when a schedule is another's; Runtime for a loss that is no
   /// number, naming the mini-batch, and for failures of LibTorch; Interrupted; Internal when a slot
   /// does not hold what a task expects.
   /// The caller's thread gets the configured intra-op threads for the time of the call; the
   /// backend's own threads must have been given as many (set_intra_op_threads()).
   /// A backend that leaves a task behind after a time-out must be gone before this trainer is, and
   /// before its next train().
-  [[nodiscard]] ir::Result<TrainResult> train(const ir::Schedule& schedule,
+  [[nodiscard]] ir::Result<TrainResult> train(const ScheduleSource& source,
                                               Backend& backend,
                                               const TrainCallbacks& callbacks = {});
 

@@ -1,5 +1,6 @@
 #include "executor/torch/training_run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -17,15 +18,6 @@ using ir::ErrorKind;
 using ir::index_of;
 using ir::Pass;
 
-bool predicts(const ir::Schedule& schedule) {
-  for (const ir::Task& task : schedule.tasks) {
-    if (task.kind() == ir::TaskKind::Predict) {
-      return true;
-    }
-  }
-  return false;
-}
-
 ir::Error torch_failed(std::string what) {
   return ir::make_error(ErrorKind::Runtime, "torch-failed", "", std::move(what));
 }
@@ -37,18 +29,30 @@ ir::Error no_tensor(const char* place) {
 
 }  // namespace
 
+bool predicts(const ir::Schedule& schedule) {
+  return std::ranges::any_of(
+      schedule.tasks, [](const ir::Task& task) { return task.kind() == ir::TaskKind::Predict; });
+}
+
 TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
-                         const ir::Schedule& schedule,
                          const Samples& samples,
                          RunOptions options)
-    : schedule_(schedule), samples_(samples), options_(std::move(options)), probes_(parts.size()) {
-  const bool keep_history = predicts(schedule);
+    : samples_(samples), options_(std::move(options)), probes_(parts.size()) {
   for (std::vector<Layer>& part : parts) {
     stages_.emplace_back(std::move(part), !stages_.empty(),
                          StageOptions{.optimizer = options_.optimizer,
                                       .prediction = options_.prediction,
-                                      .predicts = keep_history,
+                                      .predicts = options_.predicts,
                                       .seed = options_.seed});
+  }
+}
+
+void TrainingRun::begin_segment(const ir::Schedule& schedule, Segment segment) {
+  schedule_ = &schedule;
+  segment_ = std::move(segment);
+  for (std::size_t k = 0; k < stages_.size(); ++k) {
+    stages_[k].begin_segment(schedule.stages[k].slots, {.mini_batch = segment_.first_of_run,
+                                                        .micro_batches = schedule.micro_batches});
   }
   const std::size_t total = std::size_t{schedule.micro_batches} * schedule.mini_batches;
   const Boundary empty{std::vector<torch::Tensor>(total), std::vector<torch::Tensor>(total),
@@ -56,17 +60,10 @@ TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
   for (std::vector<Boundary>& boundaries : boundaries_) {
     boundaries.assign(stages_.size() - 1, empty);
   }
-}
-
-void TrainingRun::begin_segment(Segment segment) {
-  segment_ = std::move(segment);
-  for (std::size_t k = 0; k < stages_.size(); ++k) {
-    stages_[k].begin_segment(schedule_.stages[k].slots, segment_.epoch);
-  }
-  records_.assign(schedule_.mini_batches, MiniBatchRecord{});
-  for (std::uint32_t i = 0; i < schedule_.mini_batches; ++i) {
+  records_.assign(schedule.mini_batches, MiniBatchRecord{});
+  for (std::uint32_t i = 0; i < schedule.mini_batches; ++i) {
     records_[i].epoch = segment_.epoch;
-    records_[i].mini_batch = i;
+    records_[i].mini_batch = segment_.first + i;
   }
 }
 
@@ -106,7 +103,7 @@ TrainingRun::Boundary& TrainingRun::boundary(Pass pass, std::size_t between) {
 }
 
 bool TrainingRun::same_device(std::size_t a, std::size_t b) const {
-  return schedule_.stages[a].device() == schedule_.stages[b].device();
+  return schedule_->stages[a].device() == schedule_->stages[b].device();
 }
 
 void TrainingRun::post(
@@ -116,15 +113,15 @@ void TrainingRun::post(
 }
 
 SampleRange TrainingRun::samples_of(std::uint32_t micro_batch) const {
-  return micro_batch_range(segment_.mini_batches[micro_batch / schedule_.micro_batches],
-                           schedule_.micro_batches, micro_batch % schedule_.micro_batches);
+  return micro_batch_range(segment_.mini_batches[micro_batch / schedule_->micro_batches],
+                           schedule_->micro_batches, micro_batch % schedule_->micro_batches);
 }
 
 ir::Status TrainingRun::forward(const ir::Task& task) {
   const auto& pass = std::get<ir::Forward>(task.payload);
   const std::size_t k = index_of(task.stage);
   const std::uint32_t j = index_of(pass.micro_batch);
-  const std::uint32_t i = j / schedule_.micro_batches;
+  const std::uint32_t i = j / schedule_->micro_batches;
   const SampleRange range = samples_of(j);
   const torch::Tensor input = k == 0 ? gather(samples_.inputs, segment_.order, range)
                                      : std::move(boundary(Pass::Forward, k - 1).inbox[j]);
@@ -150,7 +147,7 @@ ir::Status TrainingRun::record_loss(std::uint32_t mini_batch,
   if (options_.stop_on_nan && !std::isfinite(loss.mean)) {
     return ir::make_error(ErrorKind::Runtime, "loss-not-finite", "",
                           "the loss is " + std::to_string(loss.mean) + " in mini-batch " +
-                              std::to_string(mini_batch) + " of epoch " +
+                              std::to_string(segment_.first + mini_batch) + " of epoch " +
                               std::to_string(segment_.epoch) + " (micro-batch " +
                               std::to_string(micro_batch) +
                               "); lower --lr, or go on regardless with --no-stop-on-nan");
@@ -195,7 +192,7 @@ ir::Status TrainingRun::predict(const ir::Task& task) {
   }
   const std::uint32_t every = options_.prediction_error_every;
   if (every > 0 && prediction.pass == Pass::Forward &&
-      index_of(prediction.mini_batch) % every == 0) {
+      (segment_.first + index_of(prediction.mini_batch)) % every == 0) {
     probes_[index_of(task.stage)].keep(prediction.mini_batch,
                                        prediction.version + prediction.distance,
                                        stage.weights(prediction.into), stage.weights());

@@ -30,6 +30,7 @@ namespace xpipe::executor::nn {
 struct RunOptions {
   OptimizerConfig optimizer;
   PredictionForm prediction;
+  bool predicts = false;   ///< some schedule of the run predicts: keep the history for it
   std::uint64_t seed = 0;  ///< of the dropouts' masks
   bool stop_on_nan = true;
   std::uint32_t prediction_error_every = 0;
@@ -40,22 +41,22 @@ struct RunOptions {
 /// The samples of one segment.
 struct Segment {
   std::uint32_t epoch = 0;
+  std::uint32_t first = 0;         ///< its first mini-batch, of the epoch
+  std::uint64_t first_of_run = 0;  ///< the same one, counted over the run
   std::vector<std::uint32_t> order;
   std::vector<SampleRange> mini_batches;
 };
 
 class TrainingRun {
  public:
-  /// `parts`: the layers of each stage. `schedule` and `samples` must outlive the run.
-  TrainingRun(std::vector<std::vector<Layer>> parts,
-              const ir::Schedule& schedule,
-              const Samples& samples,
-              RunOptions options);
+  /// `parts`: the layers of each stage. `samples` must outlive the run.
+  TrainingRun(std::vector<std::vector<Layer>> parts, const Samples& samples, RunOptions options);
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  /// Requires: as many mini-batches as the schedule has, each with at least T samples.
-  void begin_segment(Segment segment);
+  /// Requires: as many stages as there are parts; as many mini-batches as the schedule has, each
+  /// with at least T samples. `schedule` must outlive the segment.
+  void begin_segment(const ir::Schedule& schedule, Segment segment);
 
   /// Handlers for every kind that the four policies use. They refer to this run.
   [[nodiscard]] HandlerTable handlers();
@@ -97,7 +98,7 @@ class TrainingRun {
   [[nodiscard]] bool same_device(std::size_t a, std::size_t b) const;
   void post(ir::Pass pass, std::size_t from, std::size_t to, std::uint32_t j, torch::Tensor tensor);
 
-  const ir::Schedule& schedule_;
+  const ir::Schedule* schedule_ = nullptr;  ///< of the segment
   const Samples& samples_;
   RunOptions options_;
   std::vector<Stage> stages_;
@@ -106,5 +107,8 @@ class TrainingRun {
   Segment segment_;
   std::vector<MiniBatchRecord> records_;
 };
+
+/// Whether any task of `schedule` predicts.
+[[nodiscard]] bool predicts(const ir::Schedule& schedule);
 
 }  // namespace xpipe::executor::nn

@@ -16,6 +16,7 @@
 #include "executor/torch/dataset.h"
 #include "executor/torch/image_files.h"
 #include "executor/torch/sample_order.h"
+#include "executor/torch/segments.h"
 #include "tests/executor_torch/torch_doctest.h"
 
 namespace xpipe::tests {
@@ -283,19 +284,44 @@ TEST_CASE("micro-batches: sizes differ by one at most, the larger ones first") {
   CHECK(sizes(3, 3) == std::vector<std::uint32_t>{1, 1, 1});
 }
 
-TEST_CASE(
-    "mini-batches: the last one is trained when every micro-batch gets a sample, else dropped") {
-  const auto of = [](std::uint32_t samples, std::uint32_t batch, std::uint32_t parts) {
-    return nn::epoch_batches(samples, batch, parts);
-  };
+TEST_CASE("mini-batches: the last one is kept with the samples it has, or its samples dropped") {
   using Ranges = std::vector<nn::SampleRange>;
-  CHECK((of(20, 8, 4).mini_batches == Ranges{{0, 8}, {8, 8}, {16, 4}}));
-  CHECK(of(20, 8, 4).dropped == 0);
-  CHECK((of(19, 8, 4).mini_batches == Ranges{{0, 8}, {8, 8}}));
-  CHECK(of(19, 8, 4).dropped == 3);
-  CHECK(of(16, 8, 4).mini_batches.size() == 2);
-  CHECK(of(3, 8, 4).mini_batches.empty());
-  CHECK(of(3, 8, 4).dropped == 3);
+  CHECK((nn::epoch_batches(20, 8).mini_batches == Ranges{{0, 8}, {8, 8}, {16, 4}}));
+  CHECK((nn::epoch_batches(17, 8).mini_batches == Ranges{{0, 8}, {8, 8}, {16, 1}}));
+  CHECK(nn::epoch_batches(17, 8).dropped == 0);
+  CHECK((nn::epoch_batches(17, 8, nn::LastBatch::Drop).mini_batches == Ranges{{0, 8}, {8, 8}}));
+  CHECK(nn::epoch_batches(17, 8, nn::LastBatch::Drop).dropped == 1);
+  CHECK(nn::epoch_batches(16, 8, nn::LastBatch::Drop).dropped == 0);
+  CHECK((nn::epoch_batches(3, 8).mini_batches == Ranges{{0, 3}}));
+  CHECK(nn::epoch_batches(3, 8, nn::LastBatch::Drop).mini_batches.empty());
+}
+
+TEST_CASE("segments: an epoch is one, and a last mini-batch of fewer samples than T its own") {
+  using Plans = std::vector<nn::SegmentPlan>;
+  const auto of = [](std::uint32_t samples, std::uint32_t epoch, std::uint32_t every) {
+    return nn::segments_of_epoch(nn::epoch_batches(samples, 8), 4, every,
+                                 {.epoch = epoch, .mini_batch = 0});
+  };
+  CHECK((of(62, 0, 0) == Plans{{0, 0, 8, 4}}));
+  CHECK((of(9, 2, 0) == Plans{{2, 0, 1, 4}, {2, 1, 1, 1}}));
+  CHECK((of(27, 0, 0) == Plans{{0, 0, 3, 4}, {0, 3, 1, 3}}));
+  CHECK((of(3, 0, 0) == Plans{{0, 0, 1, 3}}));
+}
+
+TEST_CASE("segments: borders count over the whole run, and every epoch has one at its end") {
+  using Plans = std::vector<nn::SegmentPlan>;
+  const nn::EpochBatches eight = nn::epoch_batches(62, 8);
+  const auto of = [&](std::uint32_t epoch, std::uint32_t first, std::uint32_t every) {
+    return nn::segments_of_epoch(eight, 4, every, {.epoch = epoch, .mini_batch = first});
+  };
+  CHECK((of(0, 0, 3) == Plans{{0, 0, 3, 4}, {0, 3, 3, 4}, {0, 6, 2, 4}}));
+  CHECK((of(1, 0, 3) == Plans{{1, 0, 1, 4}, {1, 1, 3, 4}, {1, 4, 3, 4}, {1, 7, 1, 4}}));
+  CHECK((of(0, 0, 100) == Plans{{0, 0, 8, 4}}));
+  CHECK((of(12, 0, 100) == Plans{{12, 0, 4, 4}, {12, 4, 4, 4}}));
+  CHECK((of(0, 5, 3) == Plans{{0, 5, 1, 4}, {0, 6, 2, 4}}));  // from within a segment
+  CHECK(of(0, 8, 3).empty());
+  const auto ragged = nn::segments_of_epoch(nn::epoch_batches(27, 8), 4, 3, {});
+  CHECK((ragged == Plans{{0, 0, 3, 4}, {0, 3, 1, 3}}));
 }
 
 }  // namespace

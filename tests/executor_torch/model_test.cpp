@@ -159,14 +159,14 @@ torch::Tensor dropped(const nn::PassKey& key, std::uint64_t layer) {
 }
 
 TEST_CASE(
-    "dropout: the mask is told by seed, segment, micro-batch and layer, and by nothing else") {
-  const nn::PassKey key{.seed = 1, .segment = 2, .micro_batch = 3};
+    "dropout: the mask is told by seed, mini-batch, micro-batch and layer, and by nothing else") {
+  const nn::PassKey key{.seed = 1, .mini_batch = 2, .micro_batch = 3};
   const torch::Tensor mask = dropped(key, 4);
   torch::rand({7});  // torch's own generator plays no part
   CHECK(torch::equal(dropped(key, 4), mask));
-  CHECK_FALSE(torch::equal(dropped({.seed = 9, .segment = 2, .micro_batch = 3}, 4), mask));
-  CHECK_FALSE(torch::equal(dropped({.seed = 1, .segment = 9, .micro_batch = 3}, 4), mask));
-  CHECK_FALSE(torch::equal(dropped({.seed = 1, .segment = 2, .micro_batch = 9}, 4), mask));
+  CHECK_FALSE(torch::equal(dropped({.seed = 9, .mini_batch = 2, .micro_batch = 3}, 4), mask));
+  CHECK_FALSE(torch::equal(dropped({.seed = 1, .mini_batch = 9, .micro_batch = 3}, 4), mask));
+  CHECK_FALSE(torch::equal(dropped({.seed = 1, .mini_batch = 2, .micro_batch = 9}, 4), mask));
   CHECK_FALSE(torch::equal(dropped(key, 9), mask));
   // A quarter is zero, the rest 4/3; five deviations of 10,000 draws.
   CHECK(mask.eq(0).sum().item<double>() == doctest::Approx(2500).epsilon(0.09));
@@ -180,7 +180,7 @@ TEST_CASE("dropout: neither the cut of the model nor an evaluation in between ch
     std::vector<nn::Stage> stages;
     for (std::vector<nn::Layer>& part : nn::cut(with_dropout(), partition)) {
       stages.emplace_back(std::move(part), !stages.empty(), options);
-      stages.back().begin_segment(1, 2);
+      stages.back().begin_segment(1, {.mini_batch = 2, .micro_batches = 2});
     }
     std::vector<torch::Tensor> all;
     for (std::uint32_t j = 0; j < 3; ++j) {

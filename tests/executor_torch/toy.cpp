@@ -96,6 +96,7 @@ ir::Schedule compiled(const std::string& policy,
 nn::Segment toy_segment(const ToyTraining& training, std::uint32_t epoch) {
   nn::Segment segment;
   segment.epoch = epoch;
+  segment.first_of_run = std::uint64_t{epoch} * training.mini_batches.size();
   std::uint32_t begin = 0;
   for (const std::uint32_t count : training.mini_batches) {
     segment.mini_batches.push_back({begin, count});
@@ -116,10 +117,11 @@ std::unique_ptr<ToyRun> toy_run(const ir::Schedule& schedule,
                   training.dtype);
   options.optimizer = training.optimizer;
   options.prediction = training.prediction;
+  options.predicts = nn::predicts(schedule);
   const auto stages = static_cast<std::uint32_t>(schedule.stages.size());
   toy->run = std::make_unique<nn::TrainingRun>(
-      nn::cut(toy_model(training.seed, training.dtype), toy_partition(stages)), toy->schedule,
-      toy->samples, std::move(options));
+      nn::cut(toy_model(training.seed, training.dtype), toy_partition(stages)), toy->samples,
+      std::move(options));
   return toy;
 }
 
@@ -128,7 +130,7 @@ ir::Status run_segment(ToyRun& toy,
                        std::uint32_t epoch,
                        const executor::HandlerTable& handlers,
                        On on) {
-  toy.run->begin_segment(toy_segment(training, epoch));
+  toy.run->begin_segment(toy.schedule, toy_segment(training, epoch));
   const nn::IntraOpThreads one(1);
   if (on == On::Inline) {
     executor::InlineBackend backend;

@@ -43,25 +43,30 @@ Trainer created(const TrainConfig& config) {
   return std::move(trainer.value());
 }
 
-ir::Schedule schedule_for(const Trainer& trainer, const std::string& policy) {
-  return compiled(policy, trainer.facts().stages, 4, trainer.facts().mini_batches);
+nn::ScheduleSource schedule_for(const Trainer& trainer,
+                                const std::string& policy,
+                                const scheduler::Passes& passes = {}) {
+  return [stages = trainer.facts().stages, policy, passes](std::uint32_t micro_batches,
+                                                           std::uint32_t mini_batches) {
+    return compiled(policy, stages, micro_batches, mini_batches, {}, passes);
+  };
 }
 
 ir::Result<TrainResult> train(Trainer& trainer,
-                              const ir::Schedule& schedule,
+                              const nn::ScheduleSource& source,
                               On on,
                               const nn::TrainCallbacks& callbacks = {}) {
   if (on == On::Inline) {
     executor::InlineBackend backend;
-    return trainer.train(schedule, backend, callbacks);
+    return trainer.train(source, backend, callbacks);
   }
   const auto pool = executor::CpuPool::create(
-      {.devices = schedule.devices,
+      {.devices = trainer.facts().stages,
        .on_thread_start = [](ir::DeviceId) { nn::set_intra_op_threads(1); },
        .pin_to = {}});
   REQUIRE(pool.ok());
   executor::CpuBackend backend(*pool.value());
-  return trainer.train(schedule, backend, callbacks);
+  return trainer.train(source, backend, callbacks);
 }
 
 TEST_CASE("trainer: facts of a training, before it starts") {
@@ -85,7 +90,7 @@ TEST_CASE("trainer: learns the digits by every policy, and its records add up") 
   for (const std::string policy : {"gpipe", "xpipe", "pipedream", "spectrain"}) {
     CAPTURE(policy);
     Trainer trainer = created(small_config(4));
-    const ir::Schedule schedule = schedule_for(trainer, policy);
+    const nn::ScheduleSource schedule = schedule_for(trainer, policy);
     std::atomic<std::uint32_t> mini_batches = 0;
     std::uint32_t epochs = 0;
     const nn::TrainCallbacks callbacks{
@@ -115,7 +120,7 @@ TEST_CASE("trainer: learns the digits by every policy, and its records add up") 
     }
     CHECK(got.epochs[1].train_loss == doctest::Approx(sum / 4000));
     CHECK(got.timeline_epoch == 1);
-    CHECK(got.timeline.spans.size() == schedule.tasks.size());
+    CHECK(got.timeline.spans.size() == got.schedule.tasks.size());
     CHECK(got.probe_bytes == 0);
   }
 }
@@ -126,7 +131,7 @@ TEST_CASE("trainer: one seed gives one training, on threads and inline, again an
     TrainConfig config = small_config(4);
     config.epochs = 1;
     Trainer trainer = created(config);
-    const ir::Schedule schedule = schedule_for(trainer, policy);
+    const nn::ScheduleSource schedule = schedule_for(trainer, policy);
     const auto hash = [&](Trainer& of, On on) {
       const ir::Result<TrainResult> result = train(of, schedule, on);
       REQUIRE(result.ok());
@@ -159,7 +164,7 @@ TEST_CASE("trainer: prediction errors are measured where a stage predicts, and c
   TrainConfig config = small_config(4);
   config.epochs = 1;
   Trainer plain = created(config);
-  const ir::Schedule schedule = schedule_for(plain, "xpipe");
+  const nn::ScheduleSource schedule = schedule_for(plain, "xpipe");
   const ir::Result<TrainResult> without = train(plain, schedule, On::Cpu);
   config.prediction_error_every = 5;
   Trainer probed = created(config);
@@ -211,7 +216,7 @@ TEST_CASE("trainer: memory is what the schedule says") {
   TrainConfig config = small_config(4);
   config.epochs = 1;
   Trainer trainer = created(config);
-  const ir::Schedule schedule = schedule_for(trainer, "pipedream");
+  const nn::ScheduleSource schedule = schedule_for(trainer, "pipedream");
   const ir::Result<TrainResult> result = train(trainer, schedule, On::Inline);
   REQUIRE(result.ok());
   for (std::size_t k = 0; k < 4; ++k) {
@@ -226,7 +231,7 @@ TEST_CASE("trainer: memory is what the schedule says") {
 TEST_CASE("trainer: an interruption, a loss that is no number, another's schedule") {
   TrainConfig config = small_config(2);
   Trainer trainer = created(config);
-  const ir::Schedule schedule = schedule_for(trainer, "xpipe");
+  const nn::ScheduleSource schedule = schedule_for(trainer, "xpipe");
   const std::atomic<bool> interrupted = true;
   const auto stopped = train(trainer, schedule, On::Cpu, {.interrupted = &interrupted});
   REQUIRE_FALSE(stopped.ok());
@@ -239,7 +244,8 @@ TEST_CASE("trainer: an interruption, a loss that is no number, another's schedul
   CHECK(burst.error().kind == ir::ErrorKind::Runtime);
   CHECK(burst.error().diagnostics.front().code == "loss-not-finite");
 
-  const auto wrong = train(trainer, compiled("xpipe", 4, 2, 3), On::Inline);
+  const auto wrong = train(
+      trainer, [](std::uint32_t, std::uint32_t) { return compiled("xpipe", 4, 2, 3); }, On::Inline);
   REQUIRE_FALSE(wrong.ok());
   CHECK(wrong.error().kind == ir::ErrorKind::Usage);
   CHECK(wrong.error().diagnostics.size() == 3);  // stages, mini-batches, micro-batches
@@ -259,12 +265,11 @@ TEST_CASE("trainer: placements and waiting sends change no bit of the weights") 
   TrainConfig config = small_config(4);
   config.epochs = 1;
   Trainer trainer = created(config);
-  const std::uint32_t n = trainer.facts().mini_batches;
-  const auto straight = train(trainer, compiled("xpipe", 4, 4, n), On::Inline);
+  const auto straight = train(trainer, schedule_for(trainer, "xpipe"), On::Inline);
   REQUIRE_MESSAGE(straight.ok(), straight.error().to_string());
   scheduler::Passes passes = placed({0, 1, 1, 0}, {1, 1, 1, 1});
   passes.sends = scheduler::Sends::Rendezvous;
-  const auto bent = train(trainer, compiled("xpipe", 4, 4, n, {}, passes), On::Inline);
+  const auto bent = train(trainer, schedule_for(trainer, "xpipe", passes), On::Inline);
   REQUIRE_MESSAGE(bent.ok(), bent.error().to_string());
   CHECK(bent.value().weights_hash == straight.value().weights_hash);
 }
@@ -274,8 +279,7 @@ TEST_CASE("trainer: replicas and recomputes are refused, with what to use instea
   Trainer trainer = created(config);
   scheduler::Passes passes = placed({}, {2, 1});
   passes.recompute = scheduler::Recompute::Stage;
-  const auto wrong =
-      train(trainer, compiled("gpipe", 2, 4, trainer.facts().mini_batches, {}, passes), On::Inline);
+  const auto wrong = train(trainer, schedule_for(trainer, "gpipe", passes), On::Inline);
   REQUIRE_FALSE(wrong.ok());
   CHECK(wrong.error().kind == ir::ErrorKind::Usage);
   CHECK(wrong.error().diagnostics.size() == 2);

@@ -1,0 +1,269 @@
+#include "executor/torch/train_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "executor/engine.h"
+#include "executor/torch/evaluate.h"
+#include "executor/torch/intra_op_threads.h"
+#include "ir/text.h"
+
+namespace xpipe::executor::nn {
+
+namespace {
+
+using ir::ErrorKind;
+using ir::index_of;
+
+/// What a schedule may hold and training has no way to do yet.
+void refuse_what_cannot_run(const ir::Schedule& schedule, ir::Error& error) {
+  for (std::size_t k = 0; k < schedule.stages.size(); ++k) {
+    if (schedule.stages[k].is_replicated()) {
+      error.diagnostics.push_back(
+          {"wrong-schedule", "stage " + std::to_string(k),
+           "it has " + std::to_string(schedule.stages[k].devices.size()) +
+               " replicas, and training runs one of each stage; compile it without --replicas, or "
+               "try it out with xpipe simulate or --device emulated"});
+    }
+  }
+  for (const ir::Task& task : schedule.tasks) {
+    if (task.kind() == ir::TaskKind::Recompute) {
+      error.diagnostics.push_back(
+          {"wrong-schedule", ir::to_text(task),
+           "training keeps all activations and recomputes none; compile it with --recompute none, "
+           "or try it out with xpipe simulate or --device emulated"});
+      break;
+    }
+  }
+}
+
+ir::Status check_schedule(const ir::Schedule& schedule,
+                          std::uint32_t stages,
+                          std::uint32_t micro_batches,
+                          std::uint32_t mini_batches) {
+  ir::Error error{ErrorKind::Usage, {}};
+  const auto expect = [&error](const char* what, std::size_t found, std::size_t wanted) {
+    if (found != wanted) {
+      error.diagnostics.push_back({"wrong-schedule", "schedule",
+                                   "it has " + std::to_string(found) + " " + what +
+                                       ", this training needs " + std::to_string(wanted)});
+    }
+  };
+  expect("stages", schedule.stages.size(), stages);
+  expect("mini-batches", schedule.mini_batches, mini_batches);
+  if (schedule.micro_batches != 1) {
+    expect("micro-batches a mini-batch", schedule.micro_batches, micro_batches);
+  }
+  refuse_what_cannot_run(schedule, error);
+  return error.diagnostics.empty() ? ir::Status() : ir::Status(std::move(error));
+}
+
+/// When each mini-batch's last step ended, `before` being the time of earlier segments.
+void set_ends(const ir::Schedule& schedule,
+              const ir::Timeline& timeline,
+              ir::Nanos before,
+              std::vector<MiniBatchRecord>& records) {
+  for (const ir::Span& span : timeline.spans) {
+    if (const auto* step = std::get_if<ir::Step>(&schedule.task(span.task).payload)) {
+      ir::Nanos& ended = records[index_of(step->mini_batch)].ended;
+      ended = std::max(ended, before + span.end);
+    }
+  }
+}
+
+/// Requires: summary.train_time.
+void summarize(const std::vector<MiniBatchRecord>& records, EpochRecord& summary) {
+  std::uint64_t samples = 0;
+  for (const MiniBatchRecord& record : records) {
+    summary.train_loss += record.loss * record.samples;
+    summary.train_accuracy += record.accuracy * record.samples;
+    samples += record.samples;
+  }
+  summary.train_loss /= static_cast<double>(samples);
+  summary.train_accuracy /= static_cast<double>(samples);
+  if (summary.train_time > 0) {
+    summary.samples_per_s =
+        static_cast<double>(samples) * 1e9 / static_cast<double>(summary.train_time);
+  }
+}
+
+StageMemory memory_of(const Stage& stage) {
+  StageMemory memory;
+  for (const torch::Tensor& weight : stage.weights()) {
+    memory.weights += static_cast<ir::Bytes>(weight.nbytes());
+  }
+  memory.slots = memory.weights * static_cast<ir::Bytes>(stage.slots() - 1);
+  memory.optimizer = stage.optimizer().state_bytes();
+  memory.weight_storages = stage.weight_storages();
+  memory.parameters = stage.weights().size();
+  return memory;
+}
+
+}  // namespace
+
+ir::Result<const ir::Schedule*> ScheduleCache::get(std::uint32_t micro_batches,
+                                                   std::uint32_t mini_batches) {
+  const auto known = std::ranges::find_if(entries_, [&](const Entry& entry) {
+    return entry.micro_batches == micro_batches && entry.mini_batches == mini_batches;
+  });
+  if (known != entries_.end()) {
+    entries_.splice(entries_.begin(), entries_, known);
+    return &entries_.front().schedule;
+  }
+  ir::Result<ir::Schedule> schedule = source_(micro_batches, mini_batches);
+  if (!schedule.ok()) {
+    return schedule.error();
+  }
+  if (ir::Status status =
+          check_schedule(schedule.value(), facts_.stages, micro_batches, mini_batches);
+      !status.ok()) {
+    return status.error();
+  }
+  entries_.push_front({micro_batches, mini_batches, std::move(schedule).value()});
+  if (entries_.size() > kKept) {
+    entries_.pop_back();
+  }
+  return &entries_.front().schedule;
+}
+
+TrainLoop::TrainLoop(const TrainInputs& inputs,
+                     const ScheduleSource& source,
+                     const TrainCallbacks& callbacks)
+    : inputs_(inputs), callbacks_(callbacks), schedules_(source, inputs.facts) {}
+
+std::vector<SegmentPlan> TrainLoop::segments_of(std::uint32_t epoch) const {
+  return segments_of_epoch(inputs_.batches, micro_batches_, 0, {.epoch = epoch, .mini_batch = 0});
+}
+
+/// What a policy refuses is said before the work: a schedule of each T is compiled here.
+ir::Status TrainLoop::plan() {
+  const TrainConfig& config = inputs_.config;
+  micro_batches_ = config.micro_batches;
+  const auto largest = [](const std::vector<SegmentPlan>& segments) {
+    return *std::ranges::max_element(segments, {}, &SegmentPlan::mini_batches);
+  };
+  const SegmentPlan main = largest(segments_of(0));
+  const ir::Result<const ir::Schedule*> schedule =
+      schedules_.get(main.micro_batches, main.mini_batches);
+  if (!schedule.ok()) {
+    return schedule.status();
+  }
+  micro_batches_ = schedule.value()->micro_batches;
+  options_ = {.optimizer = config.optimizer,
+              .prediction = prediction_form(config, *schedule.value()),
+              .seed = config.seed,
+              .stop_on_nan = config.stop_on_nan,
+              .prediction_error_every = config.prediction_error_every,
+              .interrupted = callbacks_.interrupted,
+              .on_mini_batch = callbacks_.on_mini_batch};
+  for (const SegmentPlan& segment : segments_of(0)) {
+    const ir::Result<const ir::Schedule*> one =
+        schedules_.get(segment.micro_batches, segment.mini_batches);
+    if (!one.ok()) {
+      ir::Error error = one.error();
+      if (segment.micro_batches < micro_batches_) {
+        error.diagnostics.push_back(
+            {"last-batch", "--last-batch",
+             "an epoch's last mini-batch has " + std::to_string(inputs_.facts.last_batch_samples) +
+                 " samples and runs with as many micro-batches, which the policy refuses; leave "
+                 "it out with --last-batch drop"});
+      }
+      return error;
+    }
+    options_.predicts = options_.predicts || predicts(*one.value());
+  }
+  return {};
+}
+
+ir::Result<TrainResult> TrainLoop::run(std::vector<std::vector<Layer>> parts, Backend& backend) {
+  const TrainConfig& config = inputs_.config;
+  if (ir::Status status = plan(); !status.ok()) {
+    return status.error();
+  }
+  const IntraOpThreads threads(config.intra_op_threads);
+  run_ = std::make_unique<TrainingRun>(std::move(parts), inputs_.data.train, options_);
+  handlers_ = run_->handlers();
+  if (callbacks_.wrap_handlers) {
+    callbacks_.wrap_handlers(handlers_);
+  }
+  result_.timeline_epoch =
+      std::min(config.trace_epoch.value_or(config.epochs - 1), config.epochs - 1);
+  for (std::uint32_t epoch = 0; epoch < config.epochs; ++epoch) {
+    if (ir::Status status = train_epoch(epoch, backend); !status.ok()) {
+      return status.error();
+    }
+  }
+  for (const Stage& stage : run_->stages()) {
+    result_.memory.push_back(memory_of(stage));
+  }
+  result_.probe_bytes = run_->probe_bytes();
+  result_.weights_hash = weights_hash(run_->stages());
+  return std::move(result_);
+}
+
+ir::Status TrainLoop::train_epoch(std::uint32_t epoch, Backend& backend) {
+  std::vector<MiniBatchRecord> records;
+  EpochRecord summary;
+  summary.epoch = epoch;
+  for (const SegmentPlan& segment : segments_of(epoch)) {
+    if (ir::Status status = train_segment(segment, backend, records, summary); !status.ok()) {
+      return status;
+    }
+  }
+  summarize(records, summary);
+  const ir::Result<Evaluation> test = evaluate(run_->stages(), inputs_.data.test);
+  if (!test.ok()) {
+    return test.status();
+  }
+  summary.test_loss = test.value().loss;
+  summary.test_accuracy = test.value().accuracy;
+  if (callbacks_.on_epoch) {
+    callbacks_.on_epoch(summary, records);
+  }
+  result_.epochs.push_back(summary);
+  std::ranges::move(records, std::back_inserter(result_.mini_batches));
+  return {};
+}
+
+ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
+                                    Backend& backend,
+                                    std::vector<MiniBatchRecord>& records,
+                                    EpochRecord& summary) {
+  const ir::Result<const ir::Schedule*> found =
+      schedules_.get(segment.micro_batches, segment.mini_batches);
+  if (!found.ok()) {
+    return found.status();
+  }
+  const ir::Schedule& schedule = *found.value();
+  const auto begin = inputs_.batches.mini_batches.begin() + segment.first;
+  run_->begin_segment(
+      schedule,
+      {.epoch = segment.epoch,
+       .first = segment.first,
+       .first_of_run = std::uint64_t{segment.epoch} * inputs_.facts.mini_batches + segment.first,
+       .order = epoch_order(inputs_.data.train.count(), inputs_.config.seed, segment.epoch),
+       .mini_batches = {begin, begin + segment.mini_batches}});
+  const auto began = std::chrono::system_clock::now().time_since_epoch();
+  ir::Result<ir::Timeline> timeline = executor::run(schedule, handlers_, backend);
+  if (!timeline.ok()) {
+    return timeline.status();
+  }
+  std::vector<MiniBatchRecord> done = run_->take_records();
+  set_ends(schedule, timeline.value(), summary.train_time, done);
+  summary.train_time += ir::makespan(timeline.value());
+  std::ranges::move(done, std::back_inserter(records));
+  const bool is_longest = segment.epoch == result_.timeline_epoch &&
+                          segment.mini_batches > result_.schedule.mini_batches;
+  if (is_longest) {
+    result_.timeline_first = segment.first;
+    result_.schedule = schedule;
+    result_.timeline = std::move(timeline.value());
+    result_.timeline_began = std::chrono::duration_cast<std::chrono::nanoseconds>(began).count();
+  }
+  return {};
+}
+
+}  // namespace xpipe::executor::nn

@@ -1,0 +1,82 @@
+// The loop of Trainer::train(): segment after segment of an epoch, evaluation at its end, records.
+// What it holds is what tasks refer to, so it stays alive as long as one of them may.
+//
+//   epoch 0  | segment | segment | evaluate    epoch 1  | segment | ...
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "executor/torch/dataset.h"
+#include "executor/torch/segments.h"
+#include "executor/torch/trainer.h"
+#include "executor/torch/training_run.h"
+
+namespace xpipe::executor::nn {
+
+/// Schedules by the shape of their segment; those asked for last are kept.
+class ScheduleCache {
+ public:
+  ScheduleCache(const ScheduleSource& source, const TrainFacts& facts)
+      : source_(source), facts_(facts) {}
+
+  /// Valid until kKept other shapes have been asked for. Errors: the source's; Usage
+  /// "wrong-schedule".
+  [[nodiscard]] ir::Result<const ir::Schedule*> get(std::uint32_t micro_batches,
+                                                    std::uint32_t mini_batches);
+
+ private:
+  static constexpr std::size_t kKept = 6;
+
+  struct Entry {
+    std::uint32_t micro_batches = 0;  ///< as asked for
+    std::uint32_t mini_batches = 0;
+    ir::Schedule schedule;
+  };
+
+  const ScheduleSource& source_;
+  const TrainFacts& facts_;
+  std::list<Entry> entries_;  ///< the newest first
+};
+
+/// What does not change from one training to the next.
+struct TrainInputs {
+  const TrainConfig& config;
+  const TrainFacts& facts;
+  const Dataset& data;
+  const EpochBatches& batches;
+};
+
+/// One training. All that its constructor is given must outlive it.
+class TrainLoop {
+ public:
+  TrainLoop(const TrainInputs& inputs,
+            const ScheduleSource& source,
+            const TrainCallbacks& callbacks);
+
+  /// `parts`: the layers of each stage. Errors: as Trainer::train().
+  [[nodiscard]] ir::Result<TrainResult> run(std::vector<std::vector<Layer>> parts,
+                                            Backend& backend);
+
+ private:
+  [[nodiscard]] ir::Status plan();
+  [[nodiscard]] ir::Status train_epoch(std::uint32_t epoch, Backend& backend);
+  [[nodiscard]] ir::Status train_segment(const SegmentPlan& segment,
+                                         Backend& backend,
+                                         std::vector<MiniBatchRecord>& records,
+                                         EpochRecord& summary);
+  [[nodiscard]] std::vector<SegmentPlan> segments_of(std::uint32_t epoch) const;
+
+  TrainInputs inputs_;
+  const TrainCallbacks& callbacks_;
+  ScheduleCache schedules_;
+  std::uint32_t micro_batches_ = 1;  ///< T: 1 where the policy's unit is the mini-batch
+  RunOptions options_;
+  std::unique_ptr<TrainingRun> run_;
+  HandlerTable handlers_;
+  TrainResult result_;
+};
+
+}  // namespace xpipe::executor::nn

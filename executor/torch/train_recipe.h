@@ -1,0 +1,19 @@
+// How a training steps: what becomes of the samples that are left at the end of an epoch. Plain
+// values, no torch.
+#pragma once
+
+#include <cstdint>
+
+namespace xpipe::executor::nn {
+
+/// The last mini-batch of an epoch, where the samples do not fill it.
+enum class LastBatch : std::uint8_t {
+  Keep,  ///< it is trained; the loss is the mean over the samples that it has
+  Drop,  ///< its samples are left out, in this epoch
+};
+
+struct Recipe {
+  LastBatch last_batch = LastBatch::Keep;
+};
+
+}  // namespace xpipe::executor::nn
