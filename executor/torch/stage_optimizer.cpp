@@ -1,7 +1,10 @@
 #include "executor/torch/stage_optimizer.h"
 
+#include <array>
 #include <cmath>
 #include <utility>
+
+#include "executor/torch/fused_prediction.h"
 
 namespace xpipe::executor::nn {
 
@@ -54,10 +57,12 @@ Moments moments_of(const torch::optim::OptimizerParamState& state) {
 StageOptimizer::StageOptimizer(const OptimizerConfig& config,
                                const PredictionForm& form,
                                bool predicts,
-                               std::vector<torch::Tensor> masters)
+                               std::vector<torch::Tensor> masters,
+                               PredictionKernel kernel)
     : config_(config),
       form_(form),
       predicts_(predicts),
+      kernel_(kernel ? std::move(kernel) : cpu_prediction_kernel()),
       masters_(std::move(masters)),
       history_(masters_.size()) {
   for (const torch::Tensor& master : masters_) {
@@ -83,7 +88,7 @@ bool StageOptimizer::needs_last_gradient() const {
 
 void StageOptimizer::remember(std::size_t parameter, const torch::Tensor& gradient) {
   if (needs_last_gradient()) {
-    history_[parameter] = gradient;
+    history_[parameter] = gradient.contiguous();
   } else if (needs_moving_average()) {
     torch::Tensor& average = history_[parameter];
     if (!average.defined()) {
@@ -132,7 +137,7 @@ bool StageOptimizer::has_history(std::size_t parameter) const {
   return state_of(parameter) != nullptr;
 }
 
-void StageOptimizer::predict_adam(std::size_t p, double rate, torch::Tensor into) const {
+void StageOptimizer::aim_adam(std::size_t p, PredictedTensor& tensor) const {
   const bool decoupled = config_.kind == OptimizerKind::AdamW;
   const torch::optim::OptimizerParamState& state = *state_of(p);
   const Moments moments = decoupled ? moments_of<torch::optim::AdamWParamState>(state)
@@ -141,58 +146,77 @@ void StageOptimizer::predict_adam(std::size_t p, double rate, torch::Tensor into
       form_.bias == BiasCorrection::Literal ? 1.0 : static_cast<double>(moments.steps);
   const double first = 1.0 - std::pow(config_.beta1, exponent);
   const double root_second = std::sqrt(1.0 - std::pow(config_.beta2, exponent));
-  // (m / first) / (sqrt(v) / root_second + eps), multiplied through by root_second: three passes
-  // over the memory of the slot, and no temporary.
-  torch::sqrt_out(into, moments.second);
-  into.add_(config_.eps * root_second);
-  torch::addcdiv_out(into, masters_[p], moments.first, into, -rate * root_second / first);
-  if (decoupled && config_.weight_decay != 0.0) {
-    into.add_(masters_[p], -rate * config_.weight_decay);
-  }
+  // (m / first) / (sqrt(v) / root_second + eps), multiplied through by root_second.
+  tensor.step = PredictionStep::Normalized;
+  tensor.direction = memory_of(moments.first);
+  tensor.squares = memory_of(moments.second);
+  tensor.epsilon = config_.eps * root_second;
+  tensor.decay = decoupled ? tensor.rate * config_.weight_decay : 0.0;
+  tensor.rate *= root_second / first;
 }
 
-void StageOptimizer::predict_rmsprop(std::size_t p, double rate, torch::Tensor into) const {
+void StageOptimizer::aim_rmsprop(std::size_t p, PredictedTensor& tensor) const {
   const auto& state = static_cast<const torch::optim::RMSpropParamState&>(*state_of(p));
   if (config_.momentum != 0.0) {
-    torch::add_out(into, masters_[p], state.momentum_buffer(), -rate);
+    tensor.direction = memory_of(state.momentum_buffer());
     return;
   }
-  torch::sqrt_out(into, state.square_avg());
-  into.add_(config_.eps);
-  torch::addcdiv_out(into, masters_[p], history_[p], into, -rate);
+  tensor.step = PredictionStep::Normalized;
+  tensor.direction = memory_of(history_[p]);
+  tensor.squares = memory_of(state.square_avg());
+  tensor.epsilon = config_.eps;
 }
 
-void StageOptimizer::predict_sgd(std::size_t p, double rate, torch::Tensor into) const {
-  if (config_.momentum == 0.0) {
-    torch::add_out(into, masters_[p], history_[p], -rate);
-    return;
+void StageOptimizer::aim_sgd(std::size_t p, PredictedTensor& tensor) const {
+  const torch::Tensor& direction =
+      config_.momentum == 0.0
+          ? history_[p]
+          : static_cast<const torch::optim::SGDParamState&>(*state_of(p)).momentum_buffer();
+  tensor.direction = memory_of(direction);
+}
+
+PredictedTensor StageOptimizer::aimed(std::size_t p,
+                                      ir::Distance distance,
+                                      torch::Tensor into) const {
+  PredictedTensor tensor{.weights = memory_of(masters_[p]),
+                         .into = into.mutable_data_ptr(),
+                         .count = masters_[p].numel()};
+  if (distance == 0 || !has_history(p)) {
+    return tensor;
   }
-  const auto& state = static_cast<const torch::optim::SGDParamState&>(*state_of(p));
-  torch::add_out(into, masters_[p], state.momentum_buffer(), -rate);
+  tensor.step = PredictionStep::Linear;
+  tensor.rate = learning_rate_ahead(distance);
+  if (needs_moving_average()) {
+    tensor.direction = memory_of(history_[p]);
+    return tensor;
+  }
+  switch (config_.kind) {
+    case OptimizerKind::Sgd:
+      aim_sgd(p, tensor);
+      break;
+    case OptimizerKind::Adam:
+    case OptimizerKind::AdamW:
+      aim_adam(p, tensor);
+      break;
+    case OptimizerKind::RmsProp:
+      aim_rmsprop(p, tensor);
+      break;
+  }
+  return tensor;
 }
 
 void StageOptimizer::predict(ir::Distance distance, const std::vector<torch::Tensor>& into) const {
-  const torch::NoGradGuard no_grad;
-  const double rate = learning_rate_ahead(distance);
+  // One list for each type that a slot has: weights of batch norms keep float32 beside bf16.
+  std::array<std::vector<PredictedTensor>, 4> by_type;
   for (std::size_t p = 0; p < masters_.size(); ++p) {
-    torch::Tensor target = into[p];
-    if (distance == 0 || !has_history(p)) {
-      target.copy_(masters_[p]);
-    } else if (needs_moving_average()) {
-      torch::add_out(target, masters_[p], history_[p], -rate);
-    } else {
-      switch (config_.kind) {
-        case OptimizerKind::Sgd:
-          predict_sgd(p, rate, target);
-          break;
-        case OptimizerKind::Adam:
-        case OptimizerKind::AdamW:
-          predict_adam(p, rate, target);
-          break;
-        case OptimizerKind::RmsProp:
-          predict_rmsprop(p, rate, target);
-          break;
-      }
+    std::vector<PredictedTensor>& list =
+        by_type[static_cast<std::size_t>(number_of(into[p].scalar_type()))];
+    list.push_back(aimed(p, distance, into[p]));
+  }
+  for (std::size_t type = 0; type < by_type.size(); ++type) {
+    if (!by_type[type].empty()) {
+      kernel_(by_type[type], {.weights = number_of(masters_.front().scalar_type()),
+                              .slot = static_cast<Number>(type)});
     }
   }
 }

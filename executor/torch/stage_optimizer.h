@@ -9,7 +9,8 @@
 //   SmoothedGradient:  SGD's momentum buffer, else v = gamma v + (1 - gamma) gradient
 //
 // A gradient is the one the optimizer uses: with the decay in it where the decay is not decoupled.
-// Before the first step there is no history and the prediction is the identity.
+// Before the first step there is no history and the prediction is the identity. All of it is one
+// pass over the memory (executor/prediction_kernel.h).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +19,7 @@
 
 #include <torch/torch.h>
 
+#include "executor/prediction_kernel.h"
 #include "executor/torch/train_config.h"
 #include "ir/ids.h"
 
@@ -27,11 +29,12 @@ namespace xpipe::executor::nn {
 class StageOptimizer {
  public:
   /// `masters` are plain tensors; they are stepped in place. History that only predictions need is
-  /// kept only when `predicts`.
+  /// kept only when `predicts`. `kernel` is for the device where they are; none: the CPU's.
   StageOptimizer(const OptimizerConfig& config,
                  const PredictionForm& form,
                  bool predicts,
-                 std::vector<torch::Tensor> masters);
+                 std::vector<torch::Tensor> masters,
+                 PredictionKernel kernel = nullptr);
   ~StageOptimizer();
   StageOptimizer(const StageOptimizer&) = delete;
   StageOptimizer& operator=(const StageOptimizer&) = delete;
@@ -41,8 +44,8 @@ class StageOptimizer {
   void step(std::vector<torch::Tensor> gradients);
 
   /// Writes into `into`, by parameter, the weights as they should be `distance` steps from now.
-  /// Changes nothing else. Requires: plain tensors of the masters' shapes and other memory;
-  /// `predicts`.
+  /// Changes nothing else. Requires: plain, contiguous tensors of the masters' shapes and other
+  /// memory, each of a type that the kernel has; `predicts`.
   void predict(ir::Distance distance, const std::vector<torch::Tensor>& into) const;
 
   /// Steps made.
@@ -59,9 +62,12 @@ class StageOptimizer {
 
  private:
   void remember(std::size_t parameter, const torch::Tensor& gradient);
-  void predict_sgd(std::size_t p, double rate, torch::Tensor into) const;
-  void predict_adam(std::size_t p, double rate, torch::Tensor into) const;
-  void predict_rmsprop(std::size_t p, double rate, torch::Tensor into) const;
+  void aim_sgd(std::size_t p, PredictedTensor& tensor) const;
+  void aim_adam(std::size_t p, PredictedTensor& tensor) const;
+  void aim_rmsprop(std::size_t p, PredictedTensor& tensor) const;
+  [[nodiscard]] PredictedTensor aimed(std::size_t p,
+                                      ir::Distance distance,
+                                      torch::Tensor into) const;
   [[nodiscard]] bool has_history(std::size_t parameter) const;
   [[nodiscard]] bool needs_last_gradient() const;
   [[nodiscard]] bool needs_moving_average() const;
@@ -70,6 +76,7 @@ class StageOptimizer {
   OptimizerConfig config_;
   PredictionForm form_;
   bool predicts_ = false;
+  PredictionKernel kernel_;
   std::vector<torch::Tensor> masters_;  ///< plain: what predictions read
   std::vector<torch::Tensor> leaves_;   ///< the same memory, with gradients: what LibTorch steps
   std::unique_ptr<torch::optim::Optimizer> optimizer_;

@@ -246,6 +246,59 @@ TEST_CASE("predictions by hand: one optimizer a line") {
   }
 }
 
+/// methods.md 1.4 in LibTorch's operations on `weight`'s type, one after the other.
+torch::Tensor adam_in_operations(const torch::Tensor& weight,
+                                 const std::vector<torch::Tensor>& moments,
+                                 const OptimizerConfig& o,
+                                 int steps,
+                                 int distance) {
+  const torch::Tensor m_hat = moments[0] / (1 - std::pow(o.beta1, steps));
+  const torch::Tensor v_hat = moments[1] / (1 - std::pow(o.beta2, steps));
+  const double decay = o.kind == OptimizerKind::AdamW ? o.weight_decay : 0.0;
+  return weight - distance * o.learning_rate * (m_hat / (v_hat.sqrt() + o.eps) + decay * weight);
+}
+
+TEST_CASE("adam, adamw: the fused prediction is LibTorch's operations, to rounding, in any slot") {
+  for (const OptimizerConfig& config : kConfigs) {
+    if (config.kind != OptimizerKind::Adam && config.kind != OptimizerKind::AdamW) {
+      continue;
+    }
+    torch::manual_seed(5);
+    const torch::Tensor weight = torch::randn({37, 41});
+    StageOptimizer optimizer(config, {}, true, {weight});
+    for (int t = 0; t < 4; ++t) {
+      optimizer.step({torch::randn({37, 41})});
+    }
+    const torch::Tensor expected = adam_in_operations(weight, optimizer.state(), config, 4, 3);
+    for (const torch::Dtype type : {torch::kFloat32, torch::kBFloat16, torch::kFloat16}) {
+      const torch::Tensor slot = torch::zeros({37, 41}, type);
+      optimizer.predict(3, {slot});
+      const torch::Tensor exact = slot.to(torch::kFloat32);
+      // A prediction may be one rounding of its slot's type beside the other's, never two.
+      const double last_place = type == torch::kFloat32    ? 1e-6
+                                : type == torch::kBFloat16 ? 8e-3
+                                                           : 1e-3;
+      const torch::Tensor error = (exact - expected).abs() / expected.abs().clamp_min(1e-2);
+      CHECK(error.max().item<double>() < last_place);
+      CHECK_FALSE(torch::equal(exact, weight));
+    }
+  }
+}
+
+TEST_CASE("one prediction fills slots of several types, empty ones included") {
+  const torch::Tensor a = torch::randn({300});
+  const torch::Tensor b = torch::randn({5});
+  const torch::Tensor none = torch::randn({0});
+  StageOptimizer optimizer({.kind = OptimizerKind::Sgd, .learning_rate = 0.5}, {}, true,
+                           {a, none, b});
+  optimizer.step({torch::ones({300}), torch::ones({0}), torch::ones({5})});
+  const std::vector<torch::Tensor> slots{torch::zeros({300}, torch::kBFloat16), torch::zeros({0}),
+                                         torch::zeros({5})};
+  optimizer.predict(2, slots);
+  CHECK(torch::equal(slots[0], (a - 1.0).to(torch::kBFloat16)));
+  CHECK(torch::equal(slots[2], b - 1.0));
+}
+
 TEST_CASE("adamw: the prediction goes on with the decay of the weights") {
   const OptimizerConfig config{
       .kind = OptimizerKind::AdamW, .learning_rate = 0.1, .weight_decay = 0.25};
