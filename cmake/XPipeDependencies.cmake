@@ -27,8 +27,12 @@ set(cuda_missing "this tree has no executor/cuda")
 set(nccl_missing "this tree has no executor/nccl")
 if(EXISTS "${PROJECT_SOURCE_DIR}/executor/cuda/CMakeLists.txt" AND NOT XPIPE_WITH_CUDA STREQUAL
                                                                    "OFF")
-  include(CheckLanguage)
-  check_language(CUDA)
+  # Not every installation puts nvcc on the path.
+  find_program(XPIPE_NVCC nvcc HINTS "$ENV{CUDA_HOME}/bin" /usr/local/cuda/bin)
+  mark_as_advanced(XPIPE_NVCC)
+  if(XPIPE_NVCC AND NOT CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_COMPILER "${XPIPE_NVCC}")
+  endif()
   set(cuda_missing "nvcc was not found")
   if(CMAKE_CUDA_COMPILER)
     find_package(CUDAToolkit)
@@ -36,8 +40,16 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/executor/cuda/CMakeLists.txt" AND NOT XPIPE_WIT
 endif()
 xpipe_decide(CUDA "${CUDAToolkit_FOUND}" "${cuda_missing}")
 if(XPIPE_HAS_CUDA)
-  set(CMAKE_CUDA_STANDARD 20)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    # Code for A100 and H100; what is older (from Turing) or newer compiles it at its first start.
+    set(CMAKE_CUDA_ARCHITECTURES 75-virtual 80-real 90)
+  endif()
   enable_language(CUDA)
+  # CMake 3.25 does not know that nvcc has C++20; the language follows CMAKE_CXX_STANDARD.
+  if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
 endif()
 
 if(EXISTS "${PROJECT_SOURCE_DIR}/executor/nccl/CMakeLists.txt" AND NOT XPIPE_WITH_NCCL STREQUAL

@@ -6,9 +6,11 @@
 
 #include "executor/cpu/cpu_backend.h"
 #include "executor/cpu/emulated_backend.h"
+#include "executor/gpu_backend.h"
 #include "executor/inline_backend.h"
 #include "executor/virtual_backend.h"
 #include "scheduler/cost_model.h"
+#include "tests/executor/fake_gpu.h"
 
 namespace xpipe::tests {
 
@@ -32,6 +34,11 @@ std::unique_ptr<Backend> make_emulated(executor::CpuPool& pool, const ir::Schedu
   return std::make_unique<executor::EmulatedBackend>(pool, tiny_costs(schedule));
 }
 
+std::unique_ptr<Backend> make_gpu(executor::GpuApi& gpu) {
+  return std::make_unique<executor::GpuBackend>(
+      gpu, executor::GpuBackendOptions{.device_map = {0, 1}, .ahead = 3});
+}
+
 std::vector<BackendCase> make_cases() {
   const std::string no_parallel = "has one thread: a task that waits for a later one never ends";
   std::vector<BackendCase> cases;
@@ -39,7 +46,7 @@ std::vector<BackendCase> make_cases() {
       {.name = "inline",
        .make =
            [](const ir::Schedule&) {
-             return BackendSetup{nullptr, std::make_unique<executor::InlineBackend>()};
+             return BackendSetup{nullptr, nullptr, std::make_unique<executor::InlineBackend>()};
            },
        .make_another = [](BackendSetup&, const ir::Schedule&) -> std::unique_ptr<Backend> {
          return std::make_unique<executor::InlineBackend>();
@@ -49,7 +56,7 @@ std::vector<BackendCase> make_cases() {
       {.name = "virtual",
        .make =
            [](const ir::Schedule& schedule) {
-             return BackendSetup{nullptr, make_virtual(schedule)};
+             return BackendSetup{nullptr, nullptr, make_virtual(schedule)};
            },
        .make_another = [](BackendSetup&,
                           const ir::Schedule& schedule) { return make_virtual(schedule); },
@@ -61,7 +68,7 @@ std::vector<BackendCase> make_cases() {
            [](const ir::Schedule& schedule) {
              auto pool = executor::CpuPool::create({.devices = schedule.devices});
              REQUIRE(pool.ok());
-             BackendSetup setup{std::move(pool).value(), nullptr};
+             BackendSetup setup{std::move(pool).value(), nullptr, nullptr};
              setup.backend = std::make_unique<executor::CpuBackend>(*setup.pool);
              return setup;
            },
@@ -74,7 +81,7 @@ std::vector<BackendCase> make_cases() {
                        [](const ir::Schedule& schedule) {
                          auto pool = executor::CpuPool::create({.devices = schedule.devices});
                          REQUIRE(pool.ok());
-                         BackendSetup setup{std::move(pool).value(), nullptr};
+                         BackendSetup setup{std::move(pool).value(), nullptr, nullptr};
                          setup.backend = make_emulated(*setup.pool, schedule);
                          return setup;
                        },
@@ -83,6 +90,21 @@ std::vector<BackendCase> make_cases() {
                          return make_emulated(*setup.pool, schedule);
                        },
                    .unsupported = {}});
+  cases.push_back(
+      {.name = "gpu",
+       .make =
+           [](const ir::Schedule&) {
+             BackendSetup setup{nullptr,
+                                std::make_unique<FakeGpu>(FakeGpu::Options{.gpus = 2, .looks = 2}),
+                                nullptr};
+             setup.backend = make_gpu(*setup.gpu);
+             return setup;
+           },
+       .make_another = [](BackendSetup& setup,
+                          const ir::Schedule&) { return make_gpu(*setup.gpu); },
+       .unsupported =
+           {{"devices work at the same time",
+             "one host thread launches: a launch that waits for a later one never ends"}}});
   return cases;
 }
 

@@ -10,6 +10,7 @@
 
 #include "executor/cpu/cpu_pool.h"
 #include "executor/device.h"
+#include "executor/gpu_api.h"
 #include "ir/schedule.h"
 
 namespace xpipe::tests {
@@ -17,6 +18,7 @@ namespace xpipe::tests {
 /// A backend with what it stands on.
 struct BackendSetup {
   std::unique_ptr<executor::CpuPool> pool;  ///< cpu and emulated
+  std::unique_ptr<executor::GpuApi> gpu;    ///< gpu
   std::unique_ptr<executor::Backend> backend;
 };
 
