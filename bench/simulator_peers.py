@@ -3,8 +3,8 @@
 
 Every round runs each contender once at each size (stages x micro-batches of 1F1B), one after the
 other, each in a process of its own. The peers' code is ../shared/bench's, called there; it is neither
-copied nor changed. A Python environment with PyTorch and SimPy (bench/peers-requirements.txt, 3 GB) is
-made in $XPIPE_CACHE at the first run.
+copied nor changed. A Python environment with PyTorch and SimPy (bench/peers/requirements.txt, 3.6 GB)
+is made in $XPIPE_CACHE at the first run.
 
 An action is a forward, a backward, a send or a receive, whoever counts: the rates of all contenders
 are for the same number of actions, so that ratios are ratios of times. Times are CPU times of one core,
@@ -18,42 +18,23 @@ ASTRA-sim's C++ is not run here: its figure is quoted from ../shared/bench/READM
   ./dev bench simulator_peers --rounds 3 --sizes 8x64,16x256,32x1024,64x4096
 """
 import argparse
-import hashlib
 import json
 import os
 import pathlib
 import statistics
 import subprocess
 import sys
-import venv
 
 HERE = pathlib.Path(__file__).resolve().parent
-REQUIREMENTS = HERE / "peers-requirements.txt"
+sys.path.insert(0, str(HERE / "peers"))
+
+import environment  # noqa: E402
+
 PEERS = {"pytorch": "torch", "simpy": "simpy"}
 # ../shared/bench/README.md, section 3, sends and receives counted, 64 x 4096, its better run.
 ASTRA_SIM_ACTIONS_PER_S = 204e3
 AIMS = {("end to end", "pytorch"): 50, ("end to end", "simpy"): 50,
         ("end to end", "astra-sim"): 25, ("replay", "pytorch"): 200, ("replay", "simpy"): 200}
-
-
-def cache():
-    if os.environ.get("XPIPE_CACHE"):
-        return pathlib.Path(os.environ["XPIPE_CACHE"])
-    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "xpipe"
-
-
-def python_with_peers():
-    """The interpreter of an environment that holds the requirements; made when it is not there."""
-    name = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()[:12]
-    folder = cache() / f"peers-{name}"
-    python = folder / "bin/python"
-    done = folder / "complete"  # Written last: an interrupted installation is made again.
-    if not done.exists():
-        print(f"simulator_peers: installing PyTorch and SimPy into {folder}", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", REQUIREMENTS], check=True)
-        done.touch()
-    return python
 
 
 def shared_bench():
@@ -143,7 +124,7 @@ def main():
     arguments = parser.parse_args()
     program = arguments.xpipe.resolve().parent / "bench_simulator_speed"
     scripts = shared_bench()
-    python = python_with_peers()
+    python = environment.python_with_peers()
     sizes = arguments.sizes.split(",")
     seconds = {size: {name: [] for name in [*PEERS, "end to end", "replay"]} for size in sizes}
     for turn in range(arguments.rounds):
