@@ -136,6 +136,7 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
                 "layers per stage (default: the arithmetic of the largest stage smallest)");
   text(command, "--profile", arguments.profile, "FILE",
        "cut the layers by this profile of the model, as xpipe simulate does");
+  add_passes_options(command, arguments.passes);
   whole_number(command, "--micro-batches", config.micro_batches, 1, 1U << 20,
                "micro-batches per mini-batch, T");
   whole_number(command, "--batch-size", config.batch_size, 1, 1U << 20, "samples of a mini-batch");
@@ -182,6 +183,11 @@ ir::Result<TrainRequest> train_request(const TrainArguments& arguments,
   }
   request.config = std::move(config).value();
   request.config.extrapolation = request.policy->extrapolation;
+  ir::Result<scheduler::Passes> passes = resolve_passes(arguments.passes, request.config.stages);
+  if (!passes.ok()) {
+    return passes.error();
+  }
+  request.passes = std::move(passes).value();
   if (ir::Status status =
           share_settings(arguments, *request.policy, request.options, request.config.model_options);
       !status.ok()) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "app/passes_arguments.h"
 #include "app/train_recipe_arguments.h"
 #include <CLI/CLI.hpp>
 
@@ -33,6 +34,7 @@ struct TrainArguments {
   std::optional<std::uint32_t> trace_epoch;
   std::string prediction_error;
   std::vector<std::string> settings;
+  PassesArguments passes;
   std::string trace;
   std::string metrics;
   bool json = false;
@@ -44,6 +46,7 @@ void add_train_options(CLI::App& command, TrainArguments& arguments);
 struct TrainRequest {
   const scheduler::Policy* policy = nullptr;
   scheduler::Options options;  ///< of the policy, as given
+  scheduler::Passes passes;
   executor::nn::TrainConfig config;
   std::optional<ir::Profile> profile;
 };

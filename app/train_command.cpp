@@ -135,7 +135,7 @@ ir::Status train_command(const TrainArguments& arguments,
                                .micro_batches = micro_batches,
                                .mini_batches = mini_batches,
                                .options = request.value().options},
-                              graph);
+                              graph, request.value().passes);
   };
   const ir::Result<ir::Schedule> schedule =
       source(config.micro_batches, facts.segment_mini_batches);

@@ -8,7 +8,7 @@
 
 namespace xpipe::executor::nn {
 
-ir::Result<Evaluation> evaluate(std::vector<Stage>& stages, const Samples& samples) {
+ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages, const Samples& samples) {
   constexpr std::int64_t kBatch = 250;
   const std::int64_t count = samples.count();
   Evaluation sums;
@@ -17,8 +17,8 @@ ir::Result<Evaluation> evaluate(std::vector<Stage>& stages, const Samples& sampl
     for (std::int64_t begin = 0; begin < count; begin += kBatch) {
       const std::int64_t end = std::min(begin + kBatch, count);
       torch::Tensor output = samples.inputs.slice(0, begin, end);
-      for (Stage& stage : stages) {
-        output = stage.evaluate(output);
+      for (Stage* stage : stages) {
+        output = stage->evaluate(output);
       }
       const torch::Tensor labels = samples.labels.slice(0, begin, end);
       const torch::Tensor loss = torch::nn::functional::cross_entropy(
@@ -34,10 +34,10 @@ ir::Result<Evaluation> evaluate(std::vector<Stage>& stages, const Samples& sampl
                     sums.accuracy / static_cast<double>(count)};
 }
 
-std::uint64_t weights_hash(const std::vector<Stage>& stages) {
+std::uint64_t weights_hash(const std::vector<Stage*>& stages) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const Stage& stage : stages) {
-    for (const torch::Tensor& weight : stage.weights()) {
+  for (const Stage* stage : stages) {
+    for (const torch::Tensor& weight : stage->weights()) {
       const auto* bytes = static_cast<const unsigned char*>(weight.data_ptr());
       for (std::size_t i = 0; i < weight.nbytes(); ++i) {
         hash = (hash ^ bytes[i]) * 0x100000001b3ULL;

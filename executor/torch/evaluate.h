@@ -17,9 +17,10 @@ struct Evaluation {
 
 /// Over all of `samples`, in order, 250 at a time, in the calling thread. Requires: drained stages.
 /// Errors: Runtime with what LibTorch says.
-[[nodiscard]] ir::Result<Evaluation> evaluate(std::vector<Stage>& stages, const Samples& samples);
+[[nodiscard]] ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages,
+                                              const Samples& samples);
 
 /// FNV-1a over the bytes of all master weights, in order.
-[[nodiscard]] std::uint64_t weights_hash(const std::vector<Stage>& stages);
+[[nodiscard]] std::uint64_t weights_hash(const std::vector<Stage*>& stages);
 
 }  // namespace xpipe::executor::nn

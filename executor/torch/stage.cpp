@@ -3,8 +3,6 @@
 #include <string>
 #include <utility>
 
-#include "executor/torch/dropout.h"
-
 namespace xpipe::executor::nn {
 
 namespace {
@@ -28,6 +26,8 @@ ir::Error wrong_order(std::string what) {
 
 Stage::Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOptions& options)
     : layers_(std::move(layers)),
+      pieces_(pieces_of(layers_, options.splits_backward ? Cut::AtParameters : Cut::Nowhere)),
+      by_layer_(pieces_of(layers_, Cut::AtLayers)),
       takes_input_gradient_(takes_input_gradient),
       seed_(options.seed),
       leaves_(parameters_of(layers_)) {
@@ -67,39 +67,64 @@ void Stage::bind(ir::SlotId slot) {
   }
 }
 
-torch::Tensor Stage::run_layers(const torch::Tensor& input) {
-  torch::Tensor output = input;
-  for (Layer& layer : layers_) {
-    output = layer.module->forward(output);
-  }
-  return output;
-}
-
-torch::Tensor Stage::run_layers(ir::MicroBatch micro_batch, const torch::Tensor& input) {
+PassKey Stage::key_of(ir::MicroBatch micro_batch) const {
   const std::uint32_t j = index_of(micro_batch);
-  const PassScope pass({.seed = seed_,
-                        .mini_batch = start_.mini_batch + j / start_.micro_batches,
-                        .micro_batch = j % start_.micro_batches});
-  const ForwardScope scope(weights_);
-  return run_layers(input);
+  return {.seed = seed_,
+          .mini_batch = start_.mini_batch + j / start_.micro_batches,
+          .micro_batch = j % start_.micro_batches};
 }
 
-torch::Tensor Stage::leaf_of(const torch::Tensor& input) const {
-  torch::Tensor leaf = input.detach();
-  leaf.requires_grad_(takes_input_gradient_);
-  return leaf;
+PassGraph::Tail Stage::tail_of(const InFlight& pass, torch::Tensor* mean) const {
+  if (!pass.labels.defined()) {
+    return {};
+  }
+  return [&pass, mean](const torch::Tensor& output) {
+    const torch::Tensor loss = torch::nn::functional::cross_entropy(output, pass.labels);
+    if (mean != nullptr) {
+      *mean = loss.detach();
+    }
+    return loss * pass.share;
+  };
+}
+
+/// The output without its graph; `mean` gets the loss, if there is one. Requires: bound weights, a
+/// PassScope.
+torch::Tensor Stage::keep_and_run(InFlight& pass,
+                                  const torch::Tensor& input,
+                                  Keep keep,
+                                  torch::Tensor* mean) {
+  if (keep == Keep::Graph) {
+    const ForwardScope scope(weights_);
+    pass.graph.emplace(pieces_, input, takes_input_gradient_, tail_of(pass, mean));
+    return pass.graph->output().detach();
+  }
+  const torch::NoGradGuard no_grad;
+  pass.by_layer = keep == Keep::LayerInputs;
+  torch::Tensor next = input.detach();
+  for (const Piece& piece : pass.by_layer ? by_layer_ : pieces_) {
+    if (pass.by_layer || pass.inputs.empty()) {
+      pass.inputs.push_back(next);
+      pass.input_versions.push_back(next._version());
+    }
+    next = piece.run(next);
+  }
+  if (const PassGraph::Tail tail = tail_of(pass, mean)) {
+    tail(next);
+  }
+  return next;
 }
 
 ir::Result<torch::Tensor> Stage::forward(ir::MicroBatch micro_batch,
                                          const torch::Tensor& input,
-                                         const ir::WeightRead& weights) {
+                                         const ir::WeightRead& weights,
+                                         Keep keep) {
   if (ir::Status status = check(weights); !status.ok()) {
     return status.error();
   }
   bind(weights.slot);
-  InFlight pass{leaf_of(input), {}};
-  pass.root = run_layers(micro_batch, pass.input);
-  torch::Tensor output = pass.root.detach();
+  const PassScope scope(key_of(micro_batch));
+  InFlight pass;
+  torch::Tensor output = keep_and_run(pass, input, keep, nullptr);
   in_flight_[micro_batch] = std::move(pass);
   return output;
 }
@@ -108,22 +133,77 @@ ir::Result<MicroBatchLoss> Stage::forward_loss(ir::MicroBatch micro_batch,
                                                const torch::Tensor& input,
                                                const torch::Tensor& labels,
                                                double share,
-                                               const ir::WeightRead& weights) {
+                                               const ir::WeightRead& weights,
+                                               Keep keep) {
   if (ir::Status status = check(weights); !status.ok()) {
     return status.error();
   }
   bind(weights.slot);
-  const ForwardScope scope(weights_);
-  InFlight pass{leaf_of(input), {}};
-  const torch::Tensor output = run_layers(micro_batch, pass.input);
-  const torch::Tensor loss = torch::nn::functional::cross_entropy(output, labels);
-  pass.root = loss * share;
+  const PassScope scope(key_of(micro_batch));
+  InFlight pass;
+  pass.labels = labels;
+  pass.share = share;
+  const torch::Tensor output = keep_and_run(pass, input, keep, nullptr);
   in_flight_[micro_batch] = std::move(pass);
   const torch::NoGradGuard no_grad;
+  const torch::Tensor loss = torch::nn::functional::cross_entropy(output, labels);
   const torch::Tensor hits = output.argmax(1).eq(labels).sum();
   return MicroBatchLoss{.mean = loss.item<double>(),
                         .correct = static_cast<std::uint32_t>(hits.item<std::int64_t>()),
                         .samples = static_cast<std::uint32_t>(labels.size(0))};
+}
+
+/// The graph of one layer, or of the whole stage. Requires: bound weights.
+PassGraph Stage::rerun(const InFlight& pass, std::size_t layer) const {
+  const torch::Tensor& input = pass.inputs[layer];
+  TORCH_CHECK(input._version() == pass.input_versions[layer],
+              "an input kept for a recompute was modified in place; the layer that reads it must "
+              "not be an in-place one");
+  const BuffersKept buffers(layers_);
+  const ForwardScope scope(weights_);
+  const bool is_last = layer + 1 == pass.inputs.size();
+  return {pass.by_layer ? std::span(&by_layer_[layer], 1) : std::span<const Piece>(pieces_), input,
+          layer > 0 ? input.is_floating_point() : takes_input_gradient_,
+          is_last ? tail_of(pass, nullptr) : PassGraph::Tail()};
+}
+
+ir::Status Stage::recompute(ir::MicroBatch micro_batch, const ir::WeightRead& weights) {
+  if (ir::Status status = check(weights); !status.ok()) {
+    return status;
+  }
+  const auto pass = in_flight_.find(micro_batch);
+  if (pass == in_flight_.end() || pass->second.inputs.empty()) {
+    return wrong_order("no forward of this micro-batch has kept its input for a recompute");
+  }
+  bind(weights.slot);
+  const PassScope scope(key_of(micro_batch));
+  pass->second.graph.emplace(rerun(pass->second, pass->second.inputs.size() - 1));
+  if (!pass->second.by_layer) {
+    pass->second.inputs.clear();
+  }
+  return {};
+}
+
+/// Layers run again one by one, from the last one's graph, which the recompute has made.
+torch::Tensor Stage::backward_by_layers(InFlight& pass,
+                                        ir::MicroBatch micro_batch,
+                                        const torch::Tensor& gradient,
+                                        ir::SlotId slot) {
+  torch::Tensor down = gradient;
+  while (true) {
+    {
+      const BackwardScope scope(*weights_, slot);
+      down = pass.graph->backward(down);
+    }
+    pass.inputs.pop_back();
+    pass.labels.reset();  // the loss stood behind the last layer
+    if (pass.inputs.empty() || !down.defined()) {
+      return down;
+    }
+    bind(slot);
+    const PassScope scope(key_of(micro_batch));
+    pass.graph.emplace(rerun(pass, pass.inputs.size() - 1));
+  }
 }
 
 ir::Result<torch::Tensor> Stage::backward(ir::MicroBatch micro_batch,
@@ -133,17 +213,41 @@ ir::Result<torch::Tensor> Stage::backward(ir::MicroBatch micro_batch,
     return status.error();
   }
   auto pass = in_flight_.extract(micro_batch);
-  if (pass.empty()) {
+  if (pass.empty() || !pass.mapped().graph) {
     return wrong_order("no forward of this micro-batch is waiting for a backward");
   }
-  if (!pass.mapped().root.requires_grad()) {
-    return torch::Tensor();  // a first stage without parameters: nothing depends on its graph
+  if (pass.mapped().by_layer) {
+    return backward_by_layers(pass.mapped(), micro_batch, gradient, weights.slot);
   }
-  {
-    const BackwardScope scope(*weights_, weights.slot);
-    torch::autograd::backward({pass.mapped().root}, {gradient});
+  const BackwardScope scope(*weights_, weights.slot);
+  return pass.mapped().graph->backward(gradient);
+}
+
+ir::Result<torch::Tensor> Stage::backward_input(ir::MicroBatch micro_batch,
+                                                const torch::Tensor& gradient,
+                                                const ir::WeightRead& weights) {
+  if (ir::Status status = check(weights); !status.ok()) {
+    return status.error();
   }
-  return takes_input_gradient_ ? pass.mapped().input.grad() : torch::Tensor();
+  const auto pass = in_flight_.find(micro_batch);
+  if (pass == in_flight_.end() || !pass->second.graph) {
+    return wrong_order("no forward of this micro-batch is waiting for a backward");
+  }
+  const BackwardScope scope(*weights_, weights.slot);
+  return pass->second.graph->backward_input(gradient);
+}
+
+ir::Status Stage::backward_weight(ir::MicroBatch micro_batch, const ir::WeightRead& weights) {
+  if (ir::Status status = check(weights); !status.ok()) {
+    return status;
+  }
+  auto pass = in_flight_.extract(micro_batch);
+  if (pass.empty() || !pass.mapped().graph) {
+    return wrong_order("no input part of this micro-batch's backward is waiting for this one");
+  }
+  const BackwardScope scope(*weights_, weights.slot);
+  pass.mapped().graph->backward_weight();
+  return {};
 }
 
 ir::Status Stage::predict(const ir::Predict& task) {
@@ -200,7 +304,10 @@ torch::Tensor Stage::evaluate(const torch::Tensor& input) {
   for (Layer& layer : layers_) {
     layer.module->eval();
   }
-  torch::Tensor output = run_layers(input);
+  torch::Tensor output = input;
+  for (const Piece& piece : pieces_) {
+    output = piece.run(output);
+  }
   for (Layer& layer : layers_) {
     layer.module->train();
   }
@@ -213,6 +320,21 @@ std::vector<torch::Tensor> Stage::gradients() const {
     gradients.push_back(leaf.grad());
   }
   return gradients;
+}
+
+void Stage::set_gradients(std::vector<torch::Tensor> gradients) {
+  for (std::size_t p = 0; p < leaves_.size(); ++p) {
+    leaves_[p].mutable_grad() = std::move(gradients.at(p));
+  }
+}
+
+void Stage::scale_gradients(double factor) {
+  const torch::NoGradGuard no_grad;
+  for (torch::Tensor& leaf : leaves_) {
+    if (leaf.grad().defined()) {
+      leaf.mutable_grad().mul_(factor);
+    }
+  }
 }
 
 }  // namespace xpipe::executor::nn

@@ -6,7 +6,12 @@
 //   slot 1  predicted from v1, 2 steps ahead  backward:  saved weights come from the slot
 //   slot 2  ...                               step:      slot 0, v -> v + 1
 //
-// No weights are copied but where the schedule says so (predict, stash).
+// No weights are copied but where the schedule says so (predict, stash). What a forward keeps for
+// its backward is executor/torch/pass_graph.h's business; with a recompute it keeps inputs only,
+// and runs again when the recompute says so, with the same dropout masks and without counting a
+// second time in a batch norm's running statistics. Of layers recomputed one by one the recompute
+// runs the last one, the backward the others, each just before it is needed, on the input that the
+// forward gave it.
 //
 // Thread-safety: none; a stage's tasks follow each other. Faults: Internal "wrong-weights" when a
 // slot holds something else than the task expects; else it throws what LibTorch throws.
@@ -20,7 +25,9 @@
 
 #include <torch/torch.h>
 
+#include "executor/torch/dropout.h"
 #include "executor/torch/model.h"
+#include "executor/torch/pass_graph.h"
 #include "executor/torch/stage_optimizer.h"
 #include "executor/torch/train_config.h"
 #include "executor/torch/weight_hooks.h"
@@ -33,8 +40,16 @@ namespace xpipe::executor::nn {
 struct StageOptions {
   OptimizerConfig optimizer;
   PredictionForm prediction;
-  bool predicts = false;   ///< keep the history that predictions need
-  std::uint64_t seed = 0;  ///< of the dropouts' masks
+  bool predicts = false;         ///< keep the history that predictions need
+  std::uint64_t seed = 0;        ///< of the dropouts' masks
+  bool splits_backward = false;  ///< some backwards come in two parts
+};
+
+/// What a forward keeps until its backward, or its recompute.
+enum class Keep : std::uint8_t {
+  Graph,        ///< all that autograd saves
+  Input,        ///< the stage's input; a recompute runs the stage again
+  LayerInputs,  ///< the layers' inputs; the layers run again one by one
 };
 
 /// Where a segment begins in its run, for masks that borders do not change.
@@ -63,7 +78,8 @@ class Stage {
   /// The output, without its graph.
   [[nodiscard]] ir::Result<torch::Tensor> forward(ir::MicroBatch micro_batch,
                                                   const torch::Tensor& input,
-                                                  const ir::WeightRead& weights);
+                                                  const ir::WeightRead& weights,
+                                                  Keep keep = Keep::Graph);
 
   /// forward() of the last stage: the loss, of which `share` (samples over those of the
   /// mini-batch) counts, so that the gradients of a mini-batch add up to its mean's.
@@ -71,13 +87,25 @@ class Stage {
                                                         const torch::Tensor& input,
                                                         const torch::Tensor& labels,
                                                         double share,
-                                                        const ir::WeightRead& weights);
+                                                        const ir::WeightRead& weights,
+                                                        Keep keep = Keep::Graph);
+
+  /// The forward again, of a micro-batch that kept inputs only.
+  [[nodiscard]] ir::Status recompute(ir::MicroBatch micro_batch, const ir::WeightRead& weights);
 
   /// Adds to the gradients. `gradient`: that of the output; undefined after a forward_loss().
   /// Returns the gradient of the input; undefined without one.
   [[nodiscard]] ir::Result<torch::Tensor> backward(ir::MicroBatch micro_batch,
                                                    const torch::Tensor& gradient,
                                                    const ir::WeightRead& weights);
+
+  /// backward() in two parts: the first one returns the gradient of the input, the second one adds
+  /// to the gradients. Each computes with the weights that it names.
+  [[nodiscard]] ir::Result<torch::Tensor> backward_input(ir::MicroBatch micro_batch,
+                                                         const torch::Tensor& gradient,
+                                                         const ir::WeightRead& weights);
+  [[nodiscard]] ir::Status backward_weight(ir::MicroBatch micro_batch,
+                                           const ir::WeightRead& weights);
 
   [[nodiscard]] ir::Status predict(const ir::Predict& task);
   [[nodiscard]] ir::Status stash(const ir::Stash& task);
@@ -97,19 +125,30 @@ class Stage {
 
   [[nodiscard]] const StageOptimizer& optimizer() const { return *optimizer_; }
 
-  /// The gradients added up so far, by parameter; undefined where there is none yet.
+  /// The gradients added up so far, by parameter; undefined where there is none yet. The memory
+  /// itself.
   [[nodiscard]] std::vector<torch::Tensor> gradients() const;
 
   /// Slots that have memory, the master's included.
   [[nodiscard]] std::size_t slots() const { return weights_->slots(); }
 
+  /// Puts `gradients`, by parameter, in their place; those of the parameters' sizes or undefined.
+  void set_gradients(std::vector<torch::Tensor> gradients);
+
+  void scale_gradients(double factor);
+
   /// Storages of weights over all slots and parameters.
   [[nodiscard]] std::size_t weight_storages() const { return weights_->storages(); }
 
  private:
+  /// A micro-batch between its forward and the end of its backward.
   struct InFlight {
-    torch::Tensor input;  ///< the leaf that the graph begins at
-    torch::Tensor root;   ///< output or loss
+    std::optional<PassGraph> graph;  ///< until the backward; of one layer where they go one by one
+    std::vector<torch::Tensor> inputs;  ///< kept for a recompute: the stage's, or each layer's
+    std::vector<std::uint32_t> input_versions;  ///< autograd's counters: nobody may write to them
+    torch::Tensor labels;                       ///< of a loss
+    double share = 0.0;
+    bool by_layer = false;
   };
 
   /// What a slot holds; no version: nothing.
@@ -120,11 +159,21 @@ class Stage {
 
   [[nodiscard]] ir::Status check(const ir::WeightRead& weights) const;
   void bind(ir::SlotId slot);
-  [[nodiscard]] torch::Tensor run_layers(const torch::Tensor& input);
-  [[nodiscard]] torch::Tensor run_layers(ir::MicroBatch micro_batch, const torch::Tensor& input);
-  [[nodiscard]] torch::Tensor leaf_of(const torch::Tensor& input) const;
+  [[nodiscard]] torch::Tensor keep_and_run(InFlight& pass,
+                                           const torch::Tensor& input,
+                                           Keep keep,
+                                           torch::Tensor* mean);
+  [[nodiscard]] PassGraph::Tail tail_of(const InFlight& pass, torch::Tensor* mean) const;
+  [[nodiscard]] PassGraph rerun(const InFlight& pass, std::size_t layer) const;
+  [[nodiscard]] torch::Tensor backward_by_layers(InFlight& pass,
+                                                 ir::MicroBatch micro_batch,
+                                                 const torch::Tensor& gradient,
+                                                 ir::SlotId slot);
+  [[nodiscard]] PassKey key_of(ir::MicroBatch micro_batch) const;
 
   std::vector<Layer> layers_;
+  std::vector<Piece> pieces_;    ///< of graphs over the whole stage
+  std::vector<Piece> by_layer_;  ///< a piece each
   bool takes_input_gradient_ = false;
   std::uint64_t seed_ = 0;
   SegmentStart start_;

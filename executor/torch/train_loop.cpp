@@ -9,7 +9,6 @@
 #include "executor/engine.h"
 #include "executor/torch/evaluate.h"
 #include "executor/torch/intra_op_threads.h"
-#include "ir/text.h"
 
 namespace xpipe::executor::nn {
 
@@ -17,28 +16,6 @@ namespace {
 
 using ir::ErrorKind;
 using ir::index_of;
-
-/// What a schedule may hold and training has no way to do yet.
-void refuse_what_cannot_run(const ir::Schedule& schedule, ir::Error& error) {
-  for (std::size_t k = 0; k < schedule.stages.size(); ++k) {
-    if (schedule.stages[k].is_replicated()) {
-      error.diagnostics.push_back(
-          {"wrong-schedule", "stage " + std::to_string(k),
-           "it has " + std::to_string(schedule.stages[k].devices.size()) +
-               " replicas, and training runs one of each stage; compile it without --replicas, or "
-               "try it out with xpipe simulate or --device emulated"});
-    }
-  }
-  for (const ir::Task& task : schedule.tasks) {
-    if (task.kind() == ir::TaskKind::Recompute) {
-      error.diagnostics.push_back(
-          {"wrong-schedule", ir::to_text(task),
-           "training keeps all activations and recomputes none; compile it with --recompute none, "
-           "or try it out with xpipe simulate or --device emulated"});
-      break;
-    }
-  }
-}
 
 ir::Status check_schedule(const ir::Schedule& schedule,
                           std::uint32_t stages,
@@ -57,7 +34,6 @@ ir::Status check_schedule(const ir::Schedule& schedule,
   if (schedule.micro_batches != 1) {
     expect("micro-batches a mini-batch", schedule.micro_batches, micro_batches);
   }
-  refuse_what_cannot_run(schedule, error);
   return error.diagnostics.empty() ? ir::Status() : ir::Status(std::move(error));
 }
 
@@ -100,6 +76,28 @@ StageMemory memory_of(const Stage& stage) {
   memory.weight_storages = stage.weight_storages();
   memory.parameters = stage.weights().size();
   return memory;
+}
+
+/// The layers of each replica, in the order of ir::Replicas.
+ir::Result<std::vector<std::vector<Layer>>> layers_by_replica(
+    const std::vector<std::uint32_t>& replicas, const TrainLoop::MakeLayers& make_layers) {
+  std::vector<std::vector<std::vector<Layer>>> by_rank;  // then by stage
+  const std::uint32_t ranks = *std::ranges::max_element(replicas);
+  by_rank.reserve(ranks);
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    ir::Result<std::vector<std::vector<Layer>>> layers = make_layers();
+    if (!layers.ok()) {
+      return layers.error();
+    }
+    by_rank.push_back(std::move(layers).value());
+  }
+  std::vector<std::vector<Layer>> layers;
+  for (std::size_t k = 0; k < replicas.size(); ++k) {
+    for (std::uint32_t rank = 0; rank < replicas[k]; ++rank) {
+      layers.push_back(std::move(by_rank[rank].at(k)));
+    }
+  }
+  return layers;
 }
 
 }  // namespace
@@ -155,6 +153,7 @@ ir::Status TrainLoop::plan() {
   options_ = {.optimizer = config.optimizer,
               .prediction = prediction_form(config, *schedule.value()),
               .seed = config.seed,
+              .replicas = replicas_of_stages(*schedule.value()),
               .stop_on_nan = config.stop_on_nan,
               .prediction_error_every = config.prediction_error_every,
               .interrupted = callbacks_.interrupted,
@@ -174,17 +173,23 @@ ir::Status TrainLoop::plan() {
       return error;
     }
     options_.predicts = options_.predicts || predicts(*one.value());
+    options_.splits_backward = options_.splits_backward || splits_backward(*one.value());
   }
   return {};
 }
 
-ir::Result<TrainResult> TrainLoop::run(std::vector<std::vector<Layer>> parts, Backend& backend) {
+ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& backend) {
   const TrainConfig& config = inputs_.config;
   if (ir::Status status = plan(); !status.ok()) {
     return status.error();
   }
+  ir::Result<std::vector<std::vector<Layer>>> layers =
+      layers_by_replica(options_.replicas, make_layers);
+  if (!layers.ok()) {
+    return layers.error();
+  }
   const IntraOpThreads threads(config.intra_op_threads);
-  run_ = std::make_unique<TrainingRun>(std::move(parts), inputs_.data.train, options_);
+  run_ = std::make_unique<TrainingRun>(std::move(layers).value(), inputs_.data.train, options_);
   handlers_ = run_->handlers();
   if (callbacks_.wrap_handlers) {
     callbacks_.wrap_handlers(handlers_);
@@ -196,11 +201,12 @@ ir::Result<TrainResult> TrainLoop::run(std::vector<std::vector<Layer>> parts, Ba
       return status.error();
     }
   }
-  for (const Stage& stage : run_->stages()) {
-    result_.memory.push_back(memory_of(stage));
+  const std::vector<Stage*> stages = run_->first_replicas();
+  for (const Stage* stage : stages) {
+    result_.memory.push_back(memory_of(*stage));
   }
   result_.probe_bytes = run_->probe_bytes();
-  result_.weights_hash = weights_hash(run_->stages());
+  result_.weights_hash = weights_hash(stages);
   return std::move(result_);
 }
 
@@ -214,7 +220,7 @@ ir::Status TrainLoop::train_epoch(std::uint32_t epoch, Backend& backend) {
     }
   }
   summarize(records, summary);
-  const ir::Result<Evaluation> test = evaluate(run_->stages(), inputs_.data.test);
+  const ir::Result<Evaluation> test = evaluate(run_->first_replicas(), inputs_.data.test);
   if (!test.ok()) {
     return test.status();
   }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <memory>
 #include <vector>
@@ -56,9 +57,11 @@ class TrainLoop {
             const ScheduleSource& source,
             const TrainCallbacks& callbacks);
 
-  /// `parts`: the layers of each stage. Errors: as Trainer::train().
-  [[nodiscard]] ir::Result<TrainResult> run(std::vector<std::vector<Layer>> parts,
-                                            Backend& backend);
+  /// The layers of each stage, of a model of its own at each call, always with the same weights.
+  using MakeLayers = std::function<ir::Result<std::vector<std::vector<Layer>>>()>;
+
+  /// Makes a model for every rank of replicas. Errors: as Trainer::train().
+  [[nodiscard]] ir::Result<TrainResult> run(const MakeLayers& make_layers, Backend& backend);
 
  private:
   [[nodiscard]] ir::Status plan();

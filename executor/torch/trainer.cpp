@@ -127,14 +127,17 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config) {
 ir::Result<TrainResult> Trainer::train(const ScheduleSource& source,
                                        Backend& backend,
                                        const TrainCallbacks& callbacks) {
-  ir::Result<Model> model = parts_->model();
-  if (!model.ok()) {
-    return model.error();
-  }
   parts_->loop.reset();
   parts_->loop = std::make_unique<TrainLoop>(
       TrainInputs{parts_->config, parts_->facts, parts_->data, parts_->batches}, source, callbacks);
-  return parts_->loop->run(cut(model.value(), parts_->facts.partition), backend);
+  const auto layers = [this]() -> ir::Result<std::vector<std::vector<Layer>>> {
+    const ir::Result<Model> model = parts_->model();
+    if (!model.ok()) {
+      return model.error();
+    }
+    return cut(model.value(), parts_->facts.partition);
+  };
+  return parts_->loop->run(layers, backend);
 }
 
 PredictionForm prediction_form(const TrainConfig& config, const ir::Schedule& schedule) {

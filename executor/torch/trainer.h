@@ -74,7 +74,7 @@ struct EpochRecord {
   double samples_per_s = 0.0;
 };
 
-/// Bytes a stage holds at the end, beside activations.
+/// Bytes a stage (each replica of it) holds at the end, beside activations.
 struct StageMemory {
   ir::Bytes weights = 0;    ///< the master
   ir::Bytes slots = 0;      ///< all other slots

@@ -9,6 +9,7 @@
 #include <c10/util/Exception.h>
 
 #include "ir/task.h"
+#include "scheduler/recompute_pass.h"
 
 namespace xpipe::executor::nn {
 
@@ -17,6 +18,11 @@ namespace {
 using ir::ErrorKind;
 using ir::index_of;
 using ir::Pass;
+
+bool has(const ir::Schedule& schedule, ir::TaskKind kind) {
+  return std::ranges::any_of(schedule.tasks,
+                             [kind](const ir::Task& task) { return task.kind() == kind; });
+}
 
 ir::Error torch_failed(std::string what) {
   return ir::make_error(ErrorKind::Runtime, "torch-failed", "", std::move(what));
@@ -30,41 +36,121 @@ ir::Error no_tensor(const char* place) {
 }  // namespace
 
 bool predicts(const ir::Schedule& schedule) {
-  return std::ranges::any_of(
-      schedule.tasks, [](const ir::Task& task) { return task.kind() == ir::TaskKind::Predict; });
+  return has(schedule, ir::TaskKind::Predict);
+}
+
+bool splits_backward(const ir::Schedule& schedule) {
+  return has(schedule, ir::TaskKind::BackwardInput);
+}
+
+std::vector<std::uint32_t> replicas_of_stages(const ir::Schedule& schedule) {
+  std::vector<std::uint32_t> replicas;
+  replicas.reserve(schedule.stages.size());
+  for (const ir::StageInfo& stage : schedule.stages) {
+    replicas.push_back(static_cast<std::uint32_t>(stage.devices.size()));
+  }
+  return replicas;
 }
 
 TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
                          const Samples& samples,
                          RunOptions options)
-    : samples_(samples), options_(std::move(options)), probes_(parts.size()) {
-  for (std::vector<Layer>& part : parts) {
-    stages_.emplace_back(std::move(part), !stages_.empty(),
-                         StageOptions{.optimizer = options_.optimizer,
-                                      .prediction = options_.prediction,
-                                      .predicts = options_.predicts,
-                                      .seed = options_.seed});
+    : samples_(samples), options_(std::move(options)) {
+  if (options_.replicas.empty()) {
+    options_.replicas.assign(parts.size(), 1);
+  }
+  probes_.resize(options_.replicas.size());
+  std::size_t next = 0;
+  for (std::size_t k = 0; k < options_.replicas.size(); ++k) {
+    first_.push_back(next);
+    for (std::uint32_t r = 0; r < options_.replicas[k]; ++r, ++next) {
+      XPIPE_CHECK(next < parts.size()) << "layers of only " << parts.size() << " replicas";
+      stages_.emplace_back(std::move(parts[next]), k > 0,
+                           StageOptions{.optimizer = options_.optimizer,
+                                        .prediction = options_.prediction,
+                                        .predicts = options_.predicts,
+                                        .seed = options_.seed,
+                                        .splits_backward = options_.splits_backward});
+    }
   }
 }
 
 void TrainingRun::begin_segment(const ir::Schedule& schedule, Segment segment) {
   schedule_ = &schedule;
   segment_ = std::move(segment);
-  for (std::size_t k = 0; k < stages_.size(); ++k) {
-    stages_[k].begin_segment(schedule.stages[k].slots, {.mini_batch = segment_.first_of_run,
-                                                        .micro_batches = schedule.micro_batches});
+  replicas_.emplace(schedule);
+  for (std::size_t r = 0; r < stages_.size(); ++r) {
+    stages_[r].begin_segment(
+        schedule.stage(replicas_->stage(r)).slots,
+        {.mini_batch = segment_.first_of_run, .micro_batches = schedule.micro_batches});
   }
+  exchange_.begin_segment();
+  read_schedule();
+  std::vector<std::uint32_t> samples;
+  samples.reserve(segment_.mini_batches.size());
+  for (const SampleRange& range : segment_.mini_batches) {
+    samples.push_back(range.count);
+  }
+  step_weights_ = StepWeights(schedule, samples);
   const std::size_t total = std::size_t{schedule.micro_batches} * schedule.mini_batches;
   const Boundary empty{std::vector<torch::Tensor>(total), std::vector<torch::Tensor>(total),
                        std::vector<torch::Tensor>(total)};
   for (std::vector<Boundary>& boundaries : boundaries_) {
-    boundaries.assign(stages_.size() - 1, empty);
+    boundaries.assign(schedule.stages.size() - 1, empty);
   }
+  losses_.assign(total, MicroBatchLoss{});
   records_.assign(schedule.mini_batches, MiniBatchRecord{});
   for (std::uint32_t i = 0; i < schedule.mini_batches; ++i) {
     records_[i].epoch = segment_.epoch;
     records_[i].mini_batch = segment_.first + i;
   }
+}
+
+/// Where each micro-batch is, and which ones are recomputed.
+void TrainingRun::read_schedule() {
+  const std::size_t places =
+      schedule_->stages.size() * schedule_->micro_batches * schedule_->mini_batches;
+  const bool replicated = stages_.size() > schedule_->stages.size();
+  devices_.assign(replicated ? places : 0, ir::DeviceId{});
+  recomputed_.assign(has(*schedule_, ir::TaskKind::Recompute) ? places : 0, false);
+  // Layers go one by one where the schedule says so; not with split backwards, whose weight part
+  // needs the graphs of all of them.
+  const std::pair by_layer{std::string(scheduler::kRecomputeOption), std::string("layer")};
+  const bool one_by_one =
+      std::ranges::find(schedule_->options, by_layer) != schedule_->options.end();
+  kept_for_recompute_ = one_by_one && !options_.splits_backward ? Keep::LayerInputs : Keep::Input;
+  for (const ir::Task& task : schedule_->tasks) {
+    if (task.kind() == ir::TaskKind::Forward && replicated) {
+      devices_[place_of(index_of(task.stage), index_of(*ir::micro_batch_of(task)))] =
+          schedule_->lane(task.lane).device;
+    } else if (task.kind() == ir::TaskKind::Recompute) {
+      recomputed_[place_of(index_of(task.stage), index_of(*ir::micro_batch_of(task)))] = true;
+    }
+  }
+}
+
+std::size_t TrainingRun::place_of(std::size_t stage, std::uint32_t micro_batch) const {
+  return stage * schedule_->micro_batches * schedule_->mini_batches + micro_batch;
+}
+
+Keep TrainingRun::keep_of(const ir::Task& task) const {
+  const bool is_recomputed =
+      !recomputed_.empty() &&
+      recomputed_[place_of(index_of(task.stage), index_of(*ir::micro_batch_of(task)))];
+  return is_recomputed ? kept_for_recompute_ : Keep::Graph;
+}
+
+std::vector<Stage*> TrainingRun::first_replicas() {
+  std::vector<Stage*> first;
+  first.reserve(first_.size());
+  for (const std::size_t r : first_) {
+    first.push_back(&stages_[r]);
+  }
+  return first;
+}
+
+bool TrainingRun::is_first_replica(const ir::Task& task) const {
+  return replicas_->of(task) == replicas_->begin(task.stage);
 }
 
 Handler TrainingRun::handler(TaskWork work) {
@@ -88,13 +174,17 @@ HandlerTable TrainingRun::handlers() {
     table[static_cast<std::size_t>(kind)] = handler(work);
   };
   set(ir::TaskKind::Forward, &TrainingRun::forward);
+  set(ir::TaskKind::Recompute, &TrainingRun::recompute);
   set(ir::TaskKind::Backward, &TrainingRun::backward);
+  set(ir::TaskKind::BackwardInput, &TrainingRun::backward_input);
+  set(ir::TaskKind::BackwardWeight, &TrainingRun::backward_weight);
   set(ir::TaskKind::Predict, &TrainingRun::predict);
   set(ir::TaskKind::Step, &TrainingRun::step);
   set(ir::TaskKind::Stash, &TrainingRun::stash);
   set(ir::TaskKind::Release, &TrainingRun::release);
   set(ir::TaskKind::Send, &TrainingRun::send);
   set(ir::TaskKind::Receive, &TrainingRun::receive);
+  set(ir::TaskKind::AllReduce, &TrainingRun::all_reduce);
   return table;
 }
 
@@ -102,14 +192,17 @@ TrainingRun::Boundary& TrainingRun::boundary(Pass pass, std::size_t between) {
   return boundaries_[static_cast<std::size_t>(pass)].at(between);
 }
 
-bool TrainingRun::same_device(std::size_t a, std::size_t b) const {
-  return schedule_->stages[a].device() == schedule_->stages[b].device();
+bool TrainingRun::same_device(std::size_t a, std::size_t b, std::uint32_t micro_batch) const {
+  if (devices_.empty()) {
+    return schedule_->stages[a].device() == schedule_->stages[b].device();
+  }
+  return devices_[place_of(a, micro_batch)] == devices_[place_of(b, micro_batch)];
 }
 
 void TrainingRun::post(
     Pass pass, std::size_t from, std::size_t to, std::uint32_t j, torch::Tensor tensor) {
   Boundary& places = boundary(pass, std::min(from, to));
-  (same_device(from, to) ? places.inbox : places.outbox)[j] = std::move(tensor);
+  (same_device(from, to, j) ? places.inbox : places.outbox)[j] = std::move(tensor);
 }
 
 SampleRange TrainingRun::samples_of(std::uint32_t micro_batch) const {
@@ -128,16 +221,17 @@ ir::Status TrainingRun::forward(const ir::Task& task) {
   if (!input.defined()) {
     return no_tensor("input");
   }
-  if (k + 1 < stages_.size()) {
-    ir::Result<torch::Tensor> output = stages_[k].forward(pass.micro_batch, input, pass.weights);
+  if (k + 1 < schedule_->stages.size()) {
+    ir::Result<torch::Tensor> output =
+        stage_of(task).forward(pass.micro_batch, input, pass.weights, keep_of(task));
     if (output.ok()) {
       post(Pass::Forward, k, k + 1, j, std::move(output.value()));
     }
     return output.status();
   }
-  const double share = static_cast<double>(range.count) / segment_.mini_batches[i].count;
-  const ir::Result<MicroBatchLoss> loss = stages_[k].forward_loss(
-      pass.micro_batch, input, gather(samples_.labels, segment_.order, range), share, pass.weights);
+  const ir::Result<MicroBatchLoss> loss = stage_of(task).forward_loss(
+      pass.micro_batch, input, gather(samples_.labels, segment_.order, range),
+      step_weights_.share(ir::MiniBatch{i}, range.count), pass.weights, keep_of(task));
   return loss.ok() ? record_loss(i, j, loss.value()) : loss.status();
 }
 
@@ -152,46 +246,99 @@ ir::Status TrainingRun::record_loss(std::uint32_t mini_batch,
                               std::to_string(micro_batch) +
                               "); lower --lr, or go on regardless with --no-stop-on-nan");
   }
+  const std::lock_guard lock(record_mutex_);
+  losses_[micro_batch] = loss;
   MiniBatchRecord& record = records_[mini_batch];
-  record.loss += loss.mean * loss.samples;  // sums until the mini-batch is complete
-  record.accuracy += loss.correct;
   record.samples += loss.samples;
-  if (record.samples == segment_.mini_batches[mini_batch].count) {
-    record.loss /= record.samples;
-    record.accuracy /= record.samples;
-    if (options_.on_mini_batch) {
-      options_.on_mini_batch(record);
-    }
+  if (record.samples < segment_.mini_batches[mini_batch].count) {
+    return {};
+  }
+  // In the order of micro-batches, whichever replica was faster.
+  const std::uint32_t first = mini_batch * schedule_->micro_batches;
+  for (std::uint32_t j = first; j < first + schedule_->micro_batches; ++j) {
+    record.loss += losses_[j].mean * losses_[j].samples;
+    record.accuracy += losses_[j].correct;
+  }
+  record.loss /= record.samples;
+  record.accuracy /= record.samples;
+  if (options_.on_mini_batch) {
+    options_.on_mini_batch(record);
   }
   return {};
+}
+
+ir::Status TrainingRun::recompute(const ir::Task& task) {
+  const auto& pass = std::get<ir::Recompute>(task.payload);
+  return stage_of(task).recompute(pass.micro_batch, pass.weights);
+}
+
+/// What the next stage has sent for the backward of micro-batch `j`; undefined behind the last one.
+ir::Result<torch::Tensor> TrainingRun::take_gradient(std::size_t stage, std::uint32_t j) {
+  if (stage + 1 == schedule_->stages.size()) {
+    return torch::Tensor();
+  }
+  torch::Tensor gradient = std::move(boundary(Pass::Backward, stage).inbox[j]);
+  if (!gradient.defined()) {
+    return no_tensor("gradient");
+  }
+  return gradient;
 }
 
 ir::Status TrainingRun::backward(const ir::Task& task) {
   const auto& pass = std::get<ir::Backward>(task.payload);
   const std::size_t k = index_of(task.stage);
   const std::uint32_t j = index_of(pass.micro_batch);
-  torch::Tensor gradient;
-  if (k + 1 < stages_.size()) {
-    gradient = std::move(boundary(Pass::Backward, k).inbox[j]);
-    if (!gradient.defined()) {
-      return no_tensor("gradient");
-    }
+  const ir::Result<torch::Tensor> gradient = take_gradient(k, j);
+  if (!gradient.ok()) {
+    return gradient.error();
   }
-  ir::Result<torch::Tensor> down = stages_[k].backward(pass.micro_batch, gradient, pass.weights);
+  ir::Result<torch::Tensor> down =
+      stage_of(task).backward(pass.micro_batch, gradient.value(), pass.weights);
   if (down.ok() && k > 0) {
     post(Pass::Backward, k, k - 1, j, std::move(down.value()));
   }
   return down.status();
 }
 
+ir::Status TrainingRun::backward_input(const ir::Task& task) {
+  const auto& pass = std::get<ir::BackwardInput>(task.payload);
+  const std::size_t k = index_of(task.stage);
+  const std::uint32_t j = index_of(pass.micro_batch);
+  const ir::Result<torch::Tensor> gradient = take_gradient(k, j);
+  if (!gradient.ok()) {
+    return gradient.error();
+  }
+  ir::Result<torch::Tensor> down =
+      stage_of(task).backward_input(pass.micro_batch, gradient.value(), pass.weights);
+  if (down.ok() && k > 0) {
+    post(Pass::Backward, k, k - 1, j, std::move(down.value()));
+  }
+  return down.status();
+}
+
+ir::Status TrainingRun::backward_weight(const ir::Task& task) {
+  const auto& pass = std::get<ir::BackwardWeight>(task.payload);
+  return stage_of(task).backward_weight(pass.micro_batch, pass.weights);
+}
+
+ir::Status TrainingRun::all_reduce(const ir::Task& task) {
+  std::vector<Stage*> members;
+  for (std::size_t r = replicas_->begin(task.stage); r < replicas_->end(task.stage); ++r) {
+    members.push_back(&stages_[r]);
+  }
+  return exchange_.sum(
+      {.stage = task.stage, .mini_batch = std::get<ir::AllReduce>(task.payload).mini_batch},
+      members);
+}
+
 ir::Status TrainingRun::predict(const ir::Task& task) {
   const auto& prediction = std::get<ir::Predict>(task.payload);
-  Stage& stage = stages_[index_of(task.stage)];
+  Stage& stage = stage_of(task);
   if (ir::Status status = stage.predict(prediction); !status.ok()) {
     return status;
   }
   const std::uint32_t every = options_.prediction_error_every;
-  if (every > 0 && prediction.pass == Pass::Forward &&
+  if (every > 0 && is_first_replica(task) && prediction.pass == Pass::Forward &&
       (segment_.first + index_of(prediction.mini_batch)) % every == 0) {
     probes_[index_of(task.stage)].keep(prediction.mini_batch,
                                        prediction.version + prediction.distance,
@@ -201,22 +348,26 @@ ir::Status TrainingRun::predict(const ir::Task& task) {
 }
 
 ir::Status TrainingRun::step(const ir::Task& task) {
-  Stage& stage = stages_[index_of(task.stage)];
-  if (ir::Status status = stage.step(std::get<ir::Step>(task.payload)); !status.ok()) {
+  const auto& step = std::get<ir::Step>(task.payload);
+  Stage& stage = stage_of(task);
+  if (const double factor = step_weights_.factor(task.stage, step.mini_batch); factor != 1.0) {
+    stage.scale_gradients(factor);
+  }
+  if (ir::Status status = stage.step(step); !status.ok()) {
     return status;
   }
-  if (options_.prediction_error_every > 0) {
+  if (options_.prediction_error_every > 0 && is_first_replica(task)) {
     probes_[index_of(task.stage)].stepped(stage.version(), stage.weights());
   }
   return {};
 }
 
 ir::Status TrainingRun::stash(const ir::Task& task) {
-  return stages_[index_of(task.stage)].stash(std::get<ir::Stash>(task.payload));
+  return stage_of(task).stash(std::get<ir::Stash>(task.payload));
 }
 
 ir::Status TrainingRun::release(const ir::Task& task) {
-  return stages_[index_of(task.stage)].release(std::get<ir::Release>(task.payload));
+  return stage_of(task).release(std::get<ir::Release>(task.payload));
 }
 
 ir::Status TrainingRun::send(const ir::Task& task) {
@@ -245,8 +396,8 @@ std::vector<MiniBatchRecord> TrainingRun::take_records() {
   const std::uint32_t every = options_.prediction_error_every;
   for (MiniBatchRecord& record : records_) {
     if (every > 0 && record.mini_batch % every == 0) {
-      record.prediction_error.resize(stages_.size());
-      record.unpredicted_error.resize(stages_.size());
+      record.prediction_error.resize(probes_.size());
+      record.unpredicted_error.resize(probes_.size());
     }
   }
   for (std::size_t k = 0; k < probes_.size(); ++k) {

@@ -13,16 +13,21 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include <torch/torch.h>
 
 #include "executor/handlers.h"
 #include "executor/torch/dataset.h"
+#include "executor/torch/gradient_exchange.h"
 #include "executor/torch/prediction_probe.h"
 #include "executor/torch/sample_order.h"
 #include "executor/torch/stage.h"
+#include "executor/torch/step_weights.h"
 #include "executor/torch/trainer.h"
+#include "ir/replicas.h"
 #include "ir/schedule.h"
 
 namespace xpipe::executor::nn {
@@ -30,8 +35,10 @@ namespace xpipe::executor::nn {
 struct RunOptions {
   OptimizerConfig optimizer;
   PredictionForm prediction;
-  bool predicts = false;   ///< some schedule of the run predicts: keep the history for it
-  std::uint64_t seed = 0;  ///< of the dropouts' masks
+  bool predicts = false;         ///< some schedule of the run predicts: keep the history for it
+  bool splits_backward = false;  ///< some schedule of the run has backwards in two parts
+  std::vector<std::uint32_t> replicas;  ///< by stage, in every schedule of the run; empty: one each
+  std::uint64_t seed = 0;               ///< of the dropouts' masks
   bool stop_on_nan = true;
   std::uint32_t prediction_error_every = 0;
   const std::atomic<bool>* interrupted = nullptr;
@@ -49,24 +56,31 @@ struct Segment {
 
 class TrainingRun {
  public:
-  /// `parts`: the layers of each stage. `samples` must outlive the run.
+  /// `parts`: the layers of each replica, those of stage 0 first (without replication: of each
+  /// stage); those of one stage begin with equal weights and share no tensor. `samples` must
+  /// outlive the run.
   TrainingRun(std::vector<std::vector<Layer>> parts, const Samples& samples, RunOptions options);
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
-  /// Requires: as many stages as there are parts; as many mini-batches as the schedule has, each
-  /// with at least T samples. `schedule` must outlive the segment.
+  /// Requires: as many stages and replicas as the options say; as many mini-batches as the schedule
+  /// has, each with at least T samples. `schedule` must outlive the segment.
   void begin_segment(const ir::Schedule& schedule, Segment segment);
 
-  /// Handlers for every kind that the four policies use. They refer to this run.
+  /// Handlers for every kind. They refer to this run.
   [[nodiscard]] HandlerTable handlers();
 
   /// Records of the segment that has just ended, prediction errors included.
   [[nodiscard]] std::vector<MiniBatchRecord> take_records();
 
+  /// By replica, in the order of ir::Replicas; without replication by stage.
   [[nodiscard]] std::vector<Stage>& stages() { return stages_; }
 
   [[nodiscard]] const std::vector<Stage>& stages() const { return stages_; }
+
+  /// The first replica of each stage: all have the same weights. Batch norms' running statistics
+  /// are each replica's own, of the micro-batches that it has seen.
+  [[nodiscard]] std::vector<Stage*> first_replicas();
 
   [[nodiscard]] ir::Bytes probe_bytes() const;
 
@@ -82,33 +96,60 @@ class TrainingRun {
 
   [[nodiscard]] Handler handler(TaskWork work);
   ir::Status forward(const ir::Task& task);
+  ir::Status recompute(const ir::Task& task);
   ir::Status backward(const ir::Task& task);
+  ir::Status backward_input(const ir::Task& task);
+  ir::Status backward_weight(const ir::Task& task);
   ir::Status predict(const ir::Task& task);
   ir::Status step(const ir::Task& task);
   ir::Status stash(const ir::Task& task);
   ir::Status release(const ir::Task& task);
   ir::Status send(const ir::Task& task);
   ir::Status receive(const ir::Task& task);
+  ir::Status all_reduce(const ir::Task& task);
 
   [[nodiscard]] ir::Status record_loss(std::uint32_t mini_batch,
                                        std::uint32_t micro_batch,
                                        const MicroBatchLoss& loss);
   [[nodiscard]] SampleRange samples_of(std::uint32_t micro_batch) const;
   [[nodiscard]] Boundary& boundary(ir::Pass pass, std::size_t between);
-  [[nodiscard]] bool same_device(std::size_t a, std::size_t b) const;
+
+  [[nodiscard]] Stage& stage_of(const ir::Task& task) { return stages_[replicas_->of(task)]; }
+
+  [[nodiscard]] bool is_first_replica(const ir::Task& task) const;
+
+  void read_schedule();
+  [[nodiscard]] std::size_t place_of(std::size_t stage, std::uint32_t micro_batch) const;
+  [[nodiscard]] Keep keep_of(const ir::Task& task) const;
+  /// Whether both stages work on the micro-batch on one device.
+  [[nodiscard]] bool same_device(std::size_t a, std::size_t b, std::uint32_t micro_batch) const;
+  [[nodiscard]] ir::Result<torch::Tensor> take_gradient(std::size_t stage, std::uint32_t j);
   void post(ir::Pass pass, std::size_t from, std::size_t to, std::uint32_t j, torch::Tensor tensor);
 
   const ir::Schedule* schedule_ = nullptr;  ///< of the segment
   const Samples& samples_;
   RunOptions options_;
-  std::vector<Stage> stages_;
-  std::vector<PredictionProbe> probes_;              ///< by stage
+  std::optional<ir::Replicas> replicas_;  ///< of the segment's schedule
+  std::vector<Stage> stages_;             ///< by replica
+  std::vector<std::size_t> first_;        ///< by stage: its first replica
+  GradientExchange exchange_;
+  StepWeights step_weights_;
+  std::vector<ir::DeviceId> devices_;  ///< by place_of(); empty: no stage is replicated
+  std::vector<bool> recomputed_;       ///< by place_of(); empty: nothing is
+  Keep kept_for_recompute_ = Keep::Input;
+  std::vector<PredictionProbe> probes_;              ///< by stage, of its first replica
   std::array<std::vector<Boundary>, 2> boundaries_;  ///< by pass, then by the earlier stage
   Segment segment_;
+  std::mutex record_mutex_;  ///< of the two below, while tasks run
   std::vector<MiniBatchRecord> records_;
+  std::vector<MicroBatchLoss> losses_;  ///< by micro-batch
 };
 
 /// Whether any task of `schedule` predicts.
 [[nodiscard]] bool predicts(const ir::Schedule& schedule);
+/// Whether any backward of it comes in two parts.
+[[nodiscard]] bool splits_backward(const ir::Schedule& schedule);
+/// How many replicas each stage has.
+[[nodiscard]] std::vector<std::uint32_t> replicas_of_stages(const ir::Schedule& schedule);
 
 }  // namespace xpipe::executor::nn

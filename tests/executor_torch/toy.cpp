@@ -107,6 +107,25 @@ nn::Segment toy_segment(const ToyTraining& training, std::uint32_t epoch) {
   return segment;
 }
 
+std::vector<std::vector<nn::Layer>> layers_by_replica(const ir::Schedule& schedule,
+                                                      const std::vector<std::uint32_t>& partition,
+                                                      const std::function<nn::Model()>& make) {
+  std::vector<std::vector<nn::Layer>> layers;
+  for (std::size_t k = 0; k < partition.size(); ++k) {
+    for (std::size_t r = 0; r < schedule.stages[k].devices.size(); ++r) {
+      layers.push_back(nn::cut(make(), partition)[k]);
+    }
+  }
+  return layers;
+}
+
+scheduler::Passes replicated(const std::vector<std::uint32_t>& replicas) {
+  const auto layout = scheduler::resolve_layout(
+      {.stages = static_cast<std::uint32_t>(replicas.size()), .replicas = replicas});
+  REQUIRE(layout.ok());
+  return {.layout = layout.value()};
+}
+
 std::unique_ptr<ToyRun> toy_run(const ir::Schedule& schedule,
                                 const ToyTraining& training,
                                 nn::RunOptions options) {
@@ -118,10 +137,13 @@ std::unique_ptr<ToyRun> toy_run(const ir::Schedule& schedule,
   options.optimizer = training.optimizer;
   options.prediction = training.prediction;
   options.predicts = nn::predicts(schedule);
+  options.splits_backward = nn::splits_backward(schedule);
+  options.replicas = nn::replicas_of_stages(schedule);
   const auto stages = static_cast<std::uint32_t>(schedule.stages.size());
   toy->run = std::make_unique<nn::TrainingRun>(
-      nn::cut(toy_model(training.seed, training.dtype), toy_partition(stages)), toy->samples,
-      std::move(options));
+      layers_by_replica(toy->schedule, toy_partition(stages),
+                        [&] { return toy_model(training.seed, training.dtype); }),
+      toy->samples, std::move(options));
   return toy;
 }
 
@@ -152,10 +174,10 @@ void run_all(ToyRun& toy, const ToyTraining& training, On on) {
   }
 }
 
-std::vector<torch::Tensor> weights_of(const nn::TrainingRun& run) {
+std::vector<torch::Tensor> weights_of(nn::TrainingRun& run) {
   std::vector<torch::Tensor> weights;
-  for (const nn::Stage& stage : run.stages()) {
-    for (const torch::Tensor& weight : stage.weights()) {
+  for (const nn::Stage* stage : run.first_replicas()) {
+    for (const torch::Tensor& weight : stage->weights()) {
       weights.push_back(weight.clone());
     }
   }

@@ -75,8 +75,18 @@ enum class On : std::uint8_t { Inline, Cpu };
 /// All segments; the test fails if one does.
 void run_all(ToyRun& toy, const ToyTraining& training, On on);
 
-/// Copies of the master weights of all stages, in the order of the model's parameters.
-[[nodiscard]] std::vector<torch::Tensor> weights_of(const nn::TrainingRun& run);
+/// The layers of each replica, in the order of ir::Replicas, of models that `make` makes.
+[[nodiscard]] std::vector<std::vector<nn::Layer>> layers_by_replica(
+    const ir::Schedule& schedule,
+    const std::vector<std::uint32_t>& partition,
+    const std::function<nn::Model()>& make);
+
+/// Copies of the master weights of all stages, in the order of the model's parameters; of the first
+/// replicas.
+[[nodiscard]] std::vector<torch::Tensor> weights_of(nn::TrainingRun& run);
+
+/// Passes that place the replicas of each stage on devices of their own.
+[[nodiscard]] scheduler::Passes replicated(const std::vector<std::uint32_t>& replicas);
 
 /// train by `schedule` and return the weights.
 [[nodiscard]] std::vector<torch::Tensor> trained(const ir::Schedule& schedule,

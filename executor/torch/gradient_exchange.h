@@ -1,0 +1,86 @@
+// What members of a group bring together before a step: the gradients of a stage's replicas. The
+// first member to come takes everybody's tensors, adds them up in the order of ranks and gives each
+// member the sum; those that come later find it done. So the bits depend on the ranks alone, not on
+// who comes first, nor on which processes the members are in:
+//
+//   member 0   here       g0 ─┐
+//   member 1   elsewhere  g1 ─┼─ PeerExchange ─► ((g0 + g1) + g2) in every process
+//   member 2   here       g2 ─┘
+//
+// The schedule lets no member of a group start before the gradients of all are there
+// (ir::AllReduce), so a member that is here may be read on the thread of another one.
+//
+// Thread-safety: sum() from any thread, begin_segment() while no task runs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <torch/torch.h>
+
+#include "executor/torch/stage.h"
+#include "ir/ids.h"
+#include "ir/status.h"
+#include "ir/task.h"
+
+namespace xpipe::executor::nn {
+
+/// By parameter; undefined where a member has none.
+using Tensors = std::vector<torch::Tensor>;
+
+/// Names one exchange of a segment: the same in all processes.
+struct ExchangeKey {
+  ir::TaskKind kind = ir::TaskKind::AllReduce;
+  ir::StageId stage{};  ///< whose replicas take part
+  ir::MiniBatch mini_batch{};
+
+  bool operator==(const ExchangeKey&) const = default;
+  auto operator<=>(const ExchangeKey&) const = default;
+};
+
+/// Members that are in other processes. executor/c10d implements it.
+class PeerExchange {
+ public:
+  PeerExchange() = default;
+  PeerExchange(const PeerExchange&) = delete;
+  PeerExchange& operator=(const PeerExchange&) = delete;
+  virtual ~PeerExchange() = default;
+
+  /// `members`, by rank in the group: those that are here have their tensors and are sent to the
+  /// processes of the others, those that are not get theirs. Blocks; bounded by the time-out.
+  /// Called once a key and process, on a task's thread; keys in any order.
+  virtual ir::Status complete(const ExchangeKey& key,
+                              std::vector<std::optional<Tensors>>& members) = 0;
+};
+
+class GradientExchange {
+ public:
+  /// `peers`: outlives this; nullptr when all members are here.
+  explicit GradientExchange(PeerExchange* peers = nullptr) : peers_(peers) {}
+
+  void begin_segment() { groups_.clear(); }
+
+  /// Each of `members` (by rank; nullptr: in another process) gets the sum of the gradients of all.
+  /// Every member that is here calls it. No memory but that of the gradients is held after it, and
+  /// beside them only what came from other processes while it runs.
+  [[nodiscard]] ir::Status sum(const ExchangeKey& key, const std::vector<Stage*>& members);
+
+ private:
+  struct Group {
+    std::mutex mutex;
+    std::optional<ir::Status> done;
+  };
+
+  [[nodiscard]] Group& group(const ExchangeKey& key);
+  [[nodiscard]] ir::Status sum_all(const ExchangeKey& key, const std::vector<Stage*>& members);
+
+  PeerExchange* peers_;
+  std::mutex mutex_;
+  std::map<ExchangeKey, std::unique_ptr<Group>> groups_;
+};
+
+}  // namespace xpipe::executor::nn
