@@ -282,9 +282,12 @@ std::vector<torch::Tensor> normed_training(const ir::Schedule& schedule) {
                                                    : std::vector<std::uint32_t>{2, 2};
   const nn::Model model = normed_model();
   ToyRun toy{schedule, samples, nullptr};
-  toy.run =
-      std::make_unique<nn::TrainingRun>(nn::cut(model, partition), toy.schedule, toy.samples,
-                                        nn::RunOptions{.optimizer = training.optimizer, .seed = 3});
+  toy.run = std::make_unique<nn::TrainingRun>(
+      nn::cut(model, partition), toy.samples,
+      nn::RunOptions{.optimizer = training.optimizer,
+                     .predicts = nn::predicts(schedule),
+                     .splits_backward = nn::splits_backward(schedule),
+                     .seed = 3});
   run_all(toy, training, On::Inline);
   std::vector<torch::Tensor> state = weights_of(*toy.run);
   for (const nn::Layer& layer : model.layers) {
