@@ -152,8 +152,8 @@ ir::Status TrainLoop::plan() {
   micro_batches_ = schedule.value()->micro_batches;
   options_ = {.optimizer = config.optimizer,
               .prediction = prediction_form(config, *schedule.value()),
-              .seed = config.seed,
               .replicas = replicas_of_stages(*schedule.value()),
+              .seed = config.seed,
               .stop_on_nan = config.stop_on_nan,
               .prediction_error_every = config.prediction_error_every,
               .interrupted = callbacks_.interrupted,
