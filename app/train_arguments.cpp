@@ -65,6 +65,11 @@ ir::Result<nn::TrainConfig> config_of(const TrainArguments& arguments,
     return optimizer.error();
   }
   config.optimizer.kind = optimizer.value();
+  const auto how_read = data_options(arguments.data);
+  if (!how_read.ok()) {
+    return how_read.error();
+  }
+  config.data_options = how_read.value();
   config.optimizer.learning_rate = arguments.learning_rate.value_or(config.optimizer.learning_rate);
   config.optimizer.momentum = arguments.momentum.value_or(0.0);
   config.optimizer.weight_decay = arguments.weight_decay.value_or(0.0);
@@ -129,8 +134,10 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
       ->required();
   one_of(command, "--model", config.model, nn::model_names(), "a built-in model");
   text(command, "--data", config.data, "DIR",
-       "MNIST's IDX files (plain or .gz) or CIFAR-10's binary files, told by content")
+       "MNIST's IDX files (plain or .gz), CIFAR-10's binary files, class folders of JPEG and PNG "
+       "images (Tiny ImageNet), or a .txt file; told by content")
       ->required();
+  add_train_data_options(command, arguments.data);
   whole_number(command, "--stages", config.stages, 1, 4096, "model stages, D");
   whole_numbers(command, "--partition", config.partition, 1, 1U << 20,
                 "layers per stage (default: the arithmetic of the largest stage smallest)");

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/passes_arguments.h"
+#include "app/train_data_arguments.h"
 #include "app/train_recipe_arguments.h"
 #include <CLI/CLI.hpp>
 
@@ -21,6 +22,7 @@ namespace xpipe::app {
 /// As typed.
 struct TrainArguments {
   executor::nn::TrainConfig config;
+  TrainDataArguments data;
   RecipeArguments recipe;
   std::string policy;
   std::string profile;

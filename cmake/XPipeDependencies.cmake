@@ -19,6 +19,11 @@ endif()
 if(NOT XPIPE_WITH_TORCH STREQUAL "OFF")
   find_package(XPipeTorch)
 endif()
+if(XPipeTorch_FOUND)
+  # What its data readers decode images with.
+  find_package(JPEG REQUIRED)
+  find_package(PNG REQUIRED)
+endif()
 xpipe_decide(TORCH "${XPipeTorch_FOUND}"
              "LibTorch was not found: run ./dev setup, or set XPIPE_TORCH_ROOT")
 

@@ -1,12 +1,13 @@
 // The built-in models by name: their options, the inputs they take, and who builds them.
 #include "executor/torch/built_in_models.h"
 
-#include <charconv>
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
 #include "executor/torch/model_names.h"
+#include "executor/torch/model_options.h"
 #include "scheduler/policy.h"
 
 namespace xpipe::executor::nn {
@@ -16,54 +17,10 @@ namespace {
 using ir::ErrorKind;
 using Options = std::map<std::string, std::string>;
 
-struct SizeOption {
-  std::string_view name;
-  std::int64_t value;  ///< the default
-  std::int64_t most;
-};
-
-std::vector<SizeOption> sizes_of(std::string_view model) {
-  if (model == "mlp") {
-    return {{"hidden", 128, 65536}, {"depth", 7, 1024}};
-  }
-  return {};
-}
-
-/// Reads `sizes` from `options`, and complains about every other option.
-ir::Status read_sizes(const std::string& model,
-                      const Options& options,
-                      std::vector<SizeOption>& sizes) {
-  ir::Error error{ErrorKind::Usage, {}};
-  std::string legal;
-  for (const SizeOption& size : sizes) {
-    legal += (legal.empty() ? "" : ", ") + std::string(size.name);
-  }
-  for (const auto& [name, text] : options) {
-    const auto size = std::ranges::find(sizes, name, &SizeOption::name);
-    if (size == sizes.end()) {
-      error.diagnostics.push_back({"unknown-option", name,
-                                   "model " + model + " has no option '" + name + "'; " +
-                                       (legal.empty() ? "it has none" : "it has: " + legal)});
-      continue;
-    }
-    std::int64_t value = 0;
-    const auto [end, fault] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (fault != std::errc() || end != text.data() + text.size() || value < 1 ||
-        value > size->most) {
-      error.diagnostics.push_back({"bad-option", name,
-                                   "'" + text + "' is no size; want a whole number from 1 to " +
-                                       std::to_string(size->most)});
-      continue;
-    }
-    size->value = value;
-  }
-  return error.diagnostics.empty() ? ir::Status() : ir::Status(std::move(error));
-}
-
 using Builder = Model (*)(const SampleShape& input,
                           std::int64_t classes,
                           std::uint64_t seed,
-                          const std::vector<SizeOption>& sizes);
+                          const std::vector<ModelOption>& options);
 
 /// Square images of one of `sides`, or of `at_least` and more; 0: no others.
 struct InputRule {
@@ -75,19 +32,20 @@ struct BuiltIn {
   std::string_view name;
   Builder build;
   std::optional<InputRule> input;  ///< absent: takes any
+  bool takes_text = false;
 };
 
 Model build_resnet50(const SampleShape& input,
                      std::int64_t classes,
                      std::uint64_t seed,
-                     const std::vector<SizeOption>& /*sizes*/) {
+                     const std::vector<ModelOption>& /*options*/) {
   return resnet("resnet50", {3, 4, 6, 3}, input, classes, seed);
 }
 
 Model build_resnet101(const SampleShape& input,
                       std::int64_t classes,
                       std::uint64_t seed,
-                      const std::vector<SizeOption>& /*sizes*/) {
+                      const std::vector<ModelOption>& /*options*/) {
   return resnet("resnet101", {3, 4, 23, 3}, input, classes, seed);
 }
 
@@ -96,15 +54,28 @@ template <Model (*kBuild)(const SampleShape&, std::int64_t, std::uint64_t)>
 Model without_sizes(const SampleShape& input,
                     std::int64_t classes,
                     std::uint64_t seed,
-                    const std::vector<SizeOption>& /*sizes*/) {
+                    const std::vector<ModelOption>& /*options*/) {
   return kBuild(input, classes, seed);
 }
 
 Model build_mlp(const SampleShape& input,
                 std::int64_t classes,
                 std::uint64_t seed,
-                const std::vector<SizeOption>& sizes) {
-  return mlp(input, classes, seed, sizes[0].value, sizes[1].value);
+                const std::vector<ModelOption>& options) {
+  return mlp(input, classes, seed, options[0].whole(), options[1].whole());
+}
+
+Model build_gpt(const SampleShape& input,
+                std::int64_t classes,
+                std::uint64_t seed,
+                const std::vector<ModelOption>& options) {
+  const GptSizes sizes{.layers = options[0].whole(),
+                       .width = options[1].whole(),
+                       .heads = options[2].whole(),
+                       .sequence = input.sequence,
+                       .tie = options[4].flag(),
+                       .dropout = options[5].value};
+  return gpt(sizes, std::max(classes, options[6].whole()), seed);
 }
 
 const std::vector<BuiltIn>& built_ins() {
@@ -116,6 +87,7 @@ const std::vector<BuiltIn>& built_ins() {
       {"resnet50", build_resnet50, InputRule{{28, 32}, 64}},
       {"resnet101", build_resnet101, InputRule{{28, 32}, 64}},
       {"inception_v3", without_sizes<inception_v3>, InputRule{{28, 32, 64}, 75}},
+      {"gpt", build_gpt, std::nullopt, true},
   };
   return models;
 }
@@ -147,6 +119,38 @@ ir::Status check_image(const BuiltIn& model, const SampleShape& input) {
                             std::to_string(input.width));
 }
 
+/// Heads that do not divide the width, and text of another length.
+ir::Status check_text(const SampleShape& input, const std::vector<ModelOption>& options) {
+  const std::int64_t width = options[1].whole();
+  const std::int64_t heads = options[2].whole();
+  const std::int64_t sequence = options[3].whole();
+  if (width % heads != 0) {
+    return ir::make_error(ErrorKind::Usage, "bad-option", "heads",
+                          std::to_string(heads) + " heads for a width of " + std::to_string(width) +
+                              "; want a divisor of it");
+  }
+  if (input.sequence != sequence) {
+    return ir::make_error(ErrorKind::Usage, "bad-input-shape", "sequence",
+                          "samples of " + std::to_string(input.sequence) +
+                              " tokens for a model of " + std::to_string(sequence));
+  }
+  return {};
+}
+
+ir::Status check_input(const BuiltIn& model,
+                       const SampleShape& input,
+                       const std::vector<ModelOption>& options) {
+  if (model.takes_text != input.is_text()) {
+    return ir::make_error(
+        ErrorKind::Usage, "bad-input-shape", "--model",
+        std::string(model.name) + (input.is_text() ? " takes images and these data are text; want "
+                                                     "--model gpt"
+                                                   : " takes text and these data are images; want "
+                                                     "a .txt file, or another model"));
+  }
+  return input.is_text() ? check_text(input, options) : check_image(model, input);
+}
+
 }  // namespace
 
 std::vector<std::string> model_names() {
@@ -159,8 +163,8 @@ std::vector<std::string> model_names() {
 
 std::vector<std::string> model_option_names(std::string_view model) {
   std::vector<std::string> names;
-  for (const SizeOption& size : sizes_of(model)) {
-    names.emplace_back(size.name);
+  for (const ModelOption& option : model_options(model)) {
+    names.emplace_back(option.name);
   }
   return names;
 }
@@ -182,14 +186,14 @@ ir::Result<Model> build_model(const std::string& name,
                           "no model '" + name + "'; there are: " + list +
                               (nearest ? " (did you mean " + *nearest + "?)" : ""));
   }
-  std::vector<SizeOption> sizes = sizes_of(name);
-  if (ir::Status status = read_sizes(name, options, sizes); !status.ok()) {
+  const ir::Result<std::vector<ModelOption>> read = read_model_options(name, options);
+  if (!read.ok()) {
+    return read.error();
+  }
+  if (ir::Status status = check_input(*model, input, read.value()); !status.ok()) {
     return status.error();
   }
-  if (ir::Status status = check_image(*model, input); !status.ok()) {
-    return status.error();
-  }
-  return model->build(input, classes, seed, sizes);
+  return model->build(input, classes, seed, read.value());
 }
 
 }  // namespace xpipe::executor::nn

@@ -41,4 +41,18 @@ namespace xpipe::executor::nn {
                                  std::int64_t classes,
                                  std::uint64_t seed);
 
+struct GptSizes {
+  std::int64_t layers = 8;
+  std::int64_t width = 256;
+  std::int64_t heads = 4;  ///< divides the width
+  std::int64_t sequence = 128;
+  bool tie = false;  ///< the head's weight is the embedding's of tokens, without bias
+  double dropout = 0.0;
+};
+
+/// Radford et al. 2019: token and position embedding, pre-norm blocks of causal attention and a
+/// GELU MLP of 4 widths, final norm and linear head; layers + 2 layers of the model. The defaults
+/// with a vocabulary of 1000 are the workload W2 of bench/.
+[[nodiscard]] Model gpt(const GptSizes& sizes, std::int64_t vocabulary, std::uint64_t seed);
+
 }  // namespace xpipe::executor::nn

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <torch/torch.h>
 
@@ -29,6 +30,9 @@ class PassScope {
   const PassKey* previous_;
   PassKey key_;
 };
+
+/// The seed of layer `layer`'s masks in the pass that this thread is in; none outside of passes.
+[[nodiscard]] std::optional<std::uint64_t> pass_seed(std::uint64_t layer);
 
 /// Zeroes each number with `probability` and scales the rest by 1 / (1 - probability), in training;
 /// the identity in evaluation. Throws c10::Error for a training forward outside of a PassScope.

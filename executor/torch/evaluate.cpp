@@ -1,6 +1,8 @@
 #include "executor/torch/evaluate.h"
 
 #include <algorithm>
+#include <numeric>
+#include <utility>
 
 #include <c10/util/Exception.h>
 
@@ -8,30 +10,38 @@
 
 namespace xpipe::executor::nn {
 
-ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages, const Samples& samples) {
-  constexpr std::int64_t kBatch = 250;
-  const std::int64_t count = samples.count();
+ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages, const SampleSource& samples) {
+  constexpr std::uint32_t kBatch = 250;
+  const std::uint32_t count = samples.count();
   Evaluation sums;
+  std::int64_t predictions = 0;
   try {
     const torch::NoGradGuard no_grad;
-    for (std::int64_t begin = 0; begin < count; begin += kBatch) {
-      const std::int64_t end = std::min(begin + kBatch, count);
-      torch::Tensor output = samples.inputs.slice(0, begin, end);
+    for (std::uint32_t begin = 0; begin < count; begin += kBatch) {
+      std::vector<std::uint32_t> numbers(std::min(kBatch, count - begin));
+      std::iota(numbers.begin(), numbers.end(), begin);
+      ir::Result<torch::Tensor> input = samples.input_batch(0, numbers);
+      if (!input.ok()) {
+        return input.error();
+      }
+      torch::Tensor output = std::move(input.value());
       for (Stage* stage : stages) {
         output = stage->evaluate(output);
       }
-      const torch::Tensor labels = samples.labels.slice(0, begin, end);
+      const torch::Tensor labels = samples.label_batch(numbers).flatten();
+      output = output.reshape({labels.size(0), -1});
       const torch::Tensor loss = torch::nn::functional::cross_entropy(
           output, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
       sums.loss += loss.item<double>();
       sums.accuracy += static_cast<double>(output.argmax(1).eq(labels).sum().item<std::int64_t>());
+      predictions += labels.size(0);
     }
   } catch (const c10::Error& error) {
     return ir::make_error(ir::ErrorKind::Runtime, "torch-failed", "evaluation",
                           error.what_without_backtrace());
   }
-  return Evaluation{sums.loss / static_cast<double>(count),
-                    sums.accuracy / static_cast<double>(count)};
+  return Evaluation{sums.loss / static_cast<double>(predictions),
+                    sums.accuracy / static_cast<double>(predictions)};
 }
 
 std::uint64_t weights_hash(const std::vector<Stage*>& stages) {

@@ -4,23 +4,24 @@
 #include <utility>
 
 #include "executor/torch/sample_order.h"
+#include "executor/torch/ties.h"
 
 namespace xpipe::executor::nn {
 
 std::int64_t parameter_count(const Layer& layer) {
+  return parameter_count(std::vector<Layer>{layer});
+}
+
+std::int64_t parameter_count(const std::vector<Layer>& layers) {
   std::int64_t count = 0;
-  for (const torch::Tensor& parameter : parameters_of({layer})) {
+  for (const torch::Tensor& parameter : parameters_of(layers)) {
     count += parameter.numel();
   }
   return count;
 }
 
 std::int64_t parameter_count(const Model& model) {
-  std::int64_t count = 0;
-  for (const torch::Tensor& parameter : parameters_of(model.layers)) {
-    count += parameter.numel();
-  }
-  return count;
+  return parameter_count(model.layers);
 }
 
 std::vector<torch::Tensor> parameters_of(const std::vector<Layer>& layers) {
@@ -65,7 +66,9 @@ ir::Profile estimated_profile(const Model& model, std::uint32_t samples) {
 
 std::vector<std::vector<Layer>> cut(const Model& model,
                                     const std::vector<std::uint32_t>& partition) {
+  part_ties(model, partition);
   std::vector<std::vector<Layer>> parts;
+  parts.reserve(partition.size());
   auto next = model.layers.begin();
   for (const std::uint32_t size : partition) {
     parts.emplace_back(next, next + size);

@@ -2,8 +2,11 @@
 // contiguous run of layers can be a stage.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,20 +24,52 @@ struct Layer {
   std::int64_t output_size = 0;  ///< elements of one sample's output
 };
 
+/// Parameter `parameter` of layer `layer`, by its place in parameters_of({layer}).
+struct LayerParameter {
+  std::size_t layer = 0;
+  std::size_t parameter = 0;
+
+  bool operator==(const LayerParameter&) const = default;
+};
+
+/// Parameters that are one: the same numbers in all places, and one gradient, the sum of theirs.
+using Tie = std::vector<LayerParameter>;
+
+/// What a model was read from, where it is to be written back; opaque to all but who read it.
+struct ModelOrigin {
+  ModelOrigin() = default;
+  ModelOrigin(const ModelOrigin&) = delete;
+  ModelOrigin& operator=(const ModelOrigin&) = delete;
+  virtual ~ModelOrigin() = default;
+};
+
 struct Model {
   std::string name;
   std::vector<Layer> layers;
+  std::vector<std::uint32_t> stage_layers{};    ///< the only cut there is; empty: any
+  std::shared_ptr<const ModelOrigin> origin{};  ///< none of a built-in model
+  /// A tied parameter is one tensor, held by several layers' modules, until cut() puts them into
+  /// different stages (executor/torch/ties.h).
+  std::vector<Tie> ties{};
 };
 
-/// Elements of one sample: [channels, height, width].
+/// Elements of one sample: [channels, height, width] of an image, or [sequence] tokens of text.
 struct SampleShape {
   std::int64_t channels = 1;
   std::int64_t height = 28;
   std::int64_t width = 28;
+  std::int64_t sequence = 0;  ///< 0: an image; else the other three say nothing
+
+  [[nodiscard]] bool is_text() const { return sequence > 0; }
 };
 
-/// Trainable numbers of `layer`.
+/// Makes the model that a training begins with, from what its data are: every call the same one.
+using ModelFactory = std::function<ir::Result<Model>(
+    const SampleShape& input, std::int64_t classes, std::uint64_t seed)>;
+
+/// Trainable numbers, each tensor counted once.
 [[nodiscard]] std::int64_t parameter_count(const Layer& layer);
+[[nodiscard]] std::int64_t parameter_count(const std::vector<Layer>& layers);
 [[nodiscard]] std::int64_t parameter_count(const Model& model);
 
 /// The parameters of `layers`, in order, each tensor once.
@@ -44,7 +79,8 @@ struct SampleShape {
 /// changes any layer's initial weights.
 [[nodiscard]] std::uint64_t layer_seed(std::uint64_t seed, std::size_t index);
 
-/// A built-in model (built_in_models.cpp says what each is). Options: `mlp`: hidden, depth.
+/// A built-in model (built_in_models.cpp says what each is). Options: model_options.h. `classes`:
+/// the width of the last layer, of text the vocabulary.
 /// Errors: Usage for an unknown name, unknown or illegal options, and inputs that the model cannot
 /// take.
 [[nodiscard]] ir::Result<Model> build_model(const std::string& name,
@@ -58,7 +94,9 @@ struct SampleShape {
 /// What a layer saves is not known without running it: 0.
 [[nodiscard]] ir::Profile estimated_profile(const Model& model, std::uint32_t samples);
 
-/// The layers of each stage. Requires: scheduler::check_partition() has nothing against it.
+/// The layers of each stage. A tied parameter stays one tensor within a stage; every other stage
+/// that has it gets a tensor of its own with the same numbers, so `model` is cut once.
+/// Requires: scheduler::check_partition() has nothing against it.
 [[nodiscard]] std::vector<std::vector<Layer>> cut(const Model& model,
                                                   const std::vector<std::uint32_t>& partition);
 

@@ -14,4 +14,8 @@ namespace xpipe::executor::nn {
 /// and for a name that is none.
 [[nodiscard]] std::vector<std::string> model_option_names(std::string_view model);
 
+/// `model` names TorchScript archives (script_model.h) and no built-in model: it ends in .pt, or
+/// has a '/' or a ',' in it.
+[[nodiscard]] bool is_model_file(std::string_view model);
+
 }  // namespace xpipe::executor::nn

@@ -17,6 +17,7 @@
 #include "executor/torch/image_files.h"
 #include "executor/torch/intra_op_threads.h"
 #include "executor/torch/model.h"
+#include "executor/torch/model_options.h"
 #include "executor/torch/weight_hooks.h"
 
 namespace xpipe::executor::nn {
@@ -128,8 +129,10 @@ class ModelTimer {
   torch::Tensor forward(std::size_t layer, const torch::Tensor& input) {
     const PassScope pass({});
     torch::Tensor output = model_.layers[layer].module->forward(input);
-    return layer + 1 < model_.layers.size() ? output
-                                            : torch::nn::functional::cross_entropy(output, labels_);
+    return layer + 1 < model_.layers.size()
+               ? output
+               : torch::nn::functional::cross_entropy(output.reshape({labels_.numel(), -1}),
+                                                      labels_.flatten());
   }
 
   Model model_;
@@ -160,13 +163,20 @@ std::string provenance(const ProfileRequest& request) {
          (request.date.empty() ? "" : ", " + request.date);
 }
 
-ir::Profile measure(const ProfileRequest& request, Model model) {
+ir::Profile measure(const ProfileRequest& request,
+                    Model model,
+                    const SampleShape& shape,
+                    std::int64_t classes) {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
   const std::int64_t samples = request.samples;
+  const std::vector<std::int64_t> text{samples, shape.sequence};
+  const std::vector<std::int64_t> images{samples, shape.channels, shape.height, shape.width};
   ModelTimer timer(
       std::move(model),
-      torch::randn({samples, request.channels, request.height, request.width}, generator),
-      torch::randint(kClasses, {samples}, generator, torch::kInt64));
+      shape.is_text() ? torch::randint(classes, text, generator, torch::kInt64)
+                      : torch::randn(images, generator),
+      torch::randint(classes, shape.is_text() ? text : std::vector<std::int64_t>{samples},
+                     generator, torch::kInt64));
   ir::Profile profile = estimated_profile(timer.model(), request.samples);
   profile.provenance = provenance(request);
   const std::vector<ir::Bytes> saved = timer.saved_bytes();
@@ -200,15 +210,21 @@ ir::Result<ir::Profile> profile_model(const ProfileRequest& request) {
   if (ir::Status status = check_request(request); !status.ok()) {
     return status.error();
   }
+  const ir::Result<std::uint32_t> sequence = sequence_of(request.model, request.model_options);
+  if (!sequence.ok()) {
+    return sequence.error();
+  }
+  constexpr std::int64_t kBytes = 256;  // a vocabulary, where no --set vocabulary says another
+  const SampleShape shape{request.channels, request.height, request.width, sequence.value()};
+  const std::int64_t classes = shape.is_text() ? kBytes : kClasses;
   ir::Result<Model> model =
-      build_model(request.model, request.model_options,
-                  {request.channels, request.height, request.width}, kClasses, 0);
+      build_model(request.model, request.model_options, shape, classes, 0);
   if (!model.ok()) {
     return model.error();
   }
   const IntraOpThreads threads(request.intra_op_threads);
   try {
-    return measure(request, std::move(model.value()));
+    return measure(request, std::move(model.value()), shape, classes);
   } catch (const c10::Error& error) {
     return ir::make_error(ir::ErrorKind::Runtime, "torch-failed", request.model,
                           error.what_without_backtrace());

@@ -22,6 +22,13 @@ ir::Error wrong_order(std::string what) {
   return ir::make_error(ErrorKind::Internal, "wrong-order", "", std::move(what));
 }
 
+/// Cross-entropy over samples: outputs [samples, classes], labels [samples]; of text over samples
+/// and tokens: [samples, sequence, classes] and [samples, sequence].
+torch::Tensor mean_loss(const torch::Tensor& output, const torch::Tensor& labels) {
+  return torch::nn::functional::cross_entropy(output.reshape({labels.numel(), -1}),
+                                              labels.flatten());
+}
+
 }  // namespace
 
 Stage::Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOptions& options)
@@ -79,7 +86,7 @@ PassGraph::Tail Stage::tail_of(const InFlight& pass, torch::Tensor* mean) const 
     return {};
   }
   return [&pass, mean](const torch::Tensor& output) {
-    const torch::Tensor loss = torch::nn::functional::cross_entropy(output, pass.labels);
+    const torch::Tensor loss = mean_loss(output, pass.labels);
     if (mean != nullptr) {
       *mean = loss.detach();
     }
@@ -146,10 +153,11 @@ ir::Result<MicroBatchLoss> Stage::forward_loss(ir::MicroBatch micro_batch,
   const torch::Tensor output = keep_and_run(pass, input, keep, nullptr);
   in_flight_[micro_batch] = std::move(pass);
   const torch::NoGradGuard no_grad;
-  const torch::Tensor loss = torch::nn::functional::cross_entropy(output, labels);
-  const torch::Tensor hits = output.argmax(1).eq(labels).sum();
+  const torch::Tensor loss = mean_loss(output, labels);
+  const torch::Tensor hits = output.argmax(-1).eq(labels).sum();
+  const double tokens = static_cast<double>(labels.numel()) / static_cast<double>(labels.size(0));
   return MicroBatchLoss{.mean = loss.item<double>(),
-                        .correct = static_cast<std::uint32_t>(hits.item<std::int64_t>()),
+                        .correct = static_cast<double>(hits.item<std::int64_t>()) / tokens,
                         .samples = static_cast<std::uint32_t>(labels.size(0))};
 }
 

@@ -60,8 +60,8 @@ struct SegmentStart {
 
 /// What the loss says of one micro-batch.
 struct MicroBatchLoss {
-  double mean = 0.0;  ///< cross-entropy, over its samples
-  std::uint32_t correct = 0;
+  double mean = 0.0;     ///< cross-entropy, over its samples and the tokens of each
+  double correct = 0.0;  ///< samples; of text, a sample counts by the share of its tokens
   std::uint32_t samples = 0;
 };
 

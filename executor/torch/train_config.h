@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "executor/torch/data_options.h"
 #include "executor/torch/train_recipe.h"
 #include "ir/status.h"
 #include "scheduler/optimizer_state.h"
@@ -54,8 +55,9 @@ enum class TrainDevice : std::uint8_t {
 
 struct TrainConfig {
   std::string model = "lenet5";
-  std::map<std::string, std::string> model_options;  ///< `mlp`: hidden, depth
-  std::string data;                                  ///< folder, told by content
+  std::map<std::string, std::string> model_options;  ///< model_options.h
+  std::string data;                                  ///< folder or file, told by content
+  DataOptions data_options;
   std::uint32_t stages = 1;
   std::vector<std::uint32_t> partition;  ///< layers a stage; empty: balanced by arithmetic
   std::uint32_t micro_batches = 1;       ///< T as asked for, also where the policy runs with 1

@@ -189,7 +189,7 @@ ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& b
     return layers.error();
   }
   const IntraOpThreads threads(config.intra_op_threads);
-  run_ = std::make_unique<TrainingRun>(std::move(layers).value(), inputs_.data.train, options_);
+  run_ = std::make_unique<TrainingRun>(std::move(layers).value(), *inputs_.data.train, options_);
   handlers_ = run_->handlers();
   if (callbacks_.wrap_handlers) {
     callbacks_.wrap_handlers(handlers_);
@@ -220,7 +220,7 @@ ir::Status TrainLoop::train_epoch(std::uint32_t epoch, Backend& backend) {
     }
   }
   summarize(records, summary);
-  const ir::Result<Evaluation> test = evaluate(run_->first_replicas(), inputs_.data.test);
+  const ir::Result<Evaluation> test = evaluate(run_->first_replicas(), *inputs_.data.test);
   if (!test.ok()) {
     return test.status();
   }
@@ -250,7 +250,7 @@ ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
       {.epoch = segment.epoch,
        .first = segment.first,
        .first_of_run = std::uint64_t{segment.epoch} * inputs_.facts.mini_batches + segment.first,
-       .order = epoch_order(inputs_.data.train.count(), inputs_.config.seed, segment.epoch),
+       .order = epoch_order(inputs_.data.train->count(), inputs_.config.seed, segment.epoch),
        .mini_batches = {begin, begin + segment.mini_batches}});
   const auto began = std::chrono::system_clock::now().time_since_epoch();
   ir::Result<ir::Timeline> timeline = executor::run(schedule, handlers_, backend);

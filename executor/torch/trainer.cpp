@@ -5,6 +5,8 @@
 
 #include <torch/torch.h>
 
+#include "executor/torch/dataset.h"
+#include "executor/torch/model_options.h"
 #include "executor/torch/train_loop.h"
 #include "scheduler/partition.h"
 
@@ -43,10 +45,7 @@ struct Trainer::Parts {
   EpochBatches batches;
   std::unique_ptr<TrainLoop> loop;  ///< of the last train(): what tasks left behind refer to
 
-  [[nodiscard]] SampleShape shape() const {
-    const auto sizes = data.train.inputs.sizes();
-    return {sizes[1], sizes[2], sizes[3]};
-  }
+  [[nodiscard]] SampleShape shape() const { return data.shape; }
 
   [[nodiscard]] ir::Result<Model> model() const {
     return build_model(config.model, config.model_options, shape(), data.classes, config.seed);
@@ -67,13 +66,18 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config) {
   if (ir::Status status = check_config(config); !status.ok()) {
     return status.error();
   }
-  const ir::Result<ImageFolder> folder = read_image_folder(config.data);
-  if (!folder.ok()) {
-    return folder.error();
+  const ir::Result<std::uint32_t> sequence = sequence_of(config.model, config.model_options);
+  if (!sequence.ok()) {
+    return sequence.error();
+  }
+  ir::Result<Dataset> data =
+      open_dataset(config.data, config.data_options, sequence.value(), config.seed);
+  if (!data.ok()) {
+    return data.error();
   }
   auto parts = std::make_unique<Parts>();
   parts->config = config;
-  parts->data = normalized(folder.value());
+  parts->data = std::move(data.value());
   const ir::Result<Model> model = parts->model();
   if (!model.ok()) {
     return model.error();
@@ -83,11 +87,11 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config) {
     return partition.error();
   }
   parts->batches =
-      epoch_batches(parts->data.train.count(), config.batch_size, config.recipe.last_batch);
+      epoch_batches(parts->data.train->count(), config.batch_size, config.recipe.last_batch);
   if (parts->batches.mini_batches.empty()) {
     return usage(
         "too-few-samples", "--batch-size",
-        std::to_string(parts->data.train.count()) + " training samples make no mini-batch of " +
+        std::to_string(parts->data.train->count()) + " training samples make no mini-batch of " +
             std::to_string(config.batch_size) + "; lower it, or train them with --last-batch keep");
   }
   TrainFacts& facts = parts->facts;
@@ -100,8 +104,8 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config) {
   }
   facts.last_batch_samples = parts->batches.mini_batches.back().count;
   facts.dropped_samples = parts->batches.dropped;
-  facts.train_samples = parts->data.train.count();
-  facts.test_samples = parts->data.test.count();
+  facts.train_samples = parts->data.train->count();
+  facts.test_samples = parts->data.test->count();
   facts.data_kind = parts->data.kind;
   facts.stage_graph = scheduler::chain_of(config.stages);
   const SampleRange& first = parts->batches.mini_batches.front();
@@ -109,12 +113,10 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config) {
       micro_batch_range(first, std::min(config.micro_batches, first.count), 0);
   std::uint32_t k = 0;
   for (const std::vector<Layer>& part : cut(model.value(), facts.partition)) {
-    std::int64_t parameters = 0;
     for (const Layer& layer : part) {
       facts.layers.push_back(layer.name);
-      parameters += parameter_count(layer);
     }
-    facts.stage_parameters.push_back(parameters);
+    facts.stage_parameters.push_back(parameter_count(part));
     if (k + 1 < config.stages) {
       facts.stage_graph.links[k].bytes =
           part.back().output_size * largest.count * static_cast<ir::Bytes>(sizeof(float));

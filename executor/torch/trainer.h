@@ -43,7 +43,7 @@ struct TrainFacts {
   std::uint32_t dropped_samples = 0;       ///< an epoch; LastBatch::Drop
   std::uint32_t train_samples = 0;
   std::uint32_t test_samples = 0;
-  std::string data_kind;                       ///< "mnist", "cifar10"
+  std::string data_kind;                       ///< Dataset::kind: "mnist", "text", ...
   std::vector<std::string> layers;             ///< names, in order
   std::vector<std::int64_t> stage_parameters;  ///< trainable numbers, by stage
   /// Bytes of the largest micro-batch at each cut, T as configured.

@@ -53,9 +53,9 @@ std::vector<std::uint32_t> replicas_of_stages(const ir::Schedule& schedule) {
 }
 
 TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
-                         const Samples& samples,
+                         const SampleSource& samples,
                          RunOptions options)
-    : samples_(samples), options_(std::move(options)) {
+    : samples_(samples), loader_(samples), options_(std::move(options)) {
   if (options_.replicas.empty()) {
     options_.replicas.assign(parts.size(), 1);
   }
@@ -104,6 +104,7 @@ void TrainingRun::begin_segment(const ir::Schedule& schedule, Segment segment) {
     records_[i].epoch = segment_.epoch;
     records_[i].mini_batch = segment_.first + i;
   }
+  begin_loader();
 }
 
 /// Where each micro-batch is, and which ones are recomputed.
@@ -205,9 +206,39 @@ void TrainingRun::post(
   (same_device(from, to, j) ? places.inbox : places.outbox)[j] = std::move(tensor);
 }
 
-SampleRange TrainingRun::samples_of(std::uint32_t micro_batch) const {
+SampleRange TrainingRun::range_of(std::uint32_t micro_batch) const {
   return micro_batch_range(segment_.mini_batches[micro_batch / schedule_->micro_batches],
                            schedule_->micro_batches, micro_batch % schedule_->micro_batches);
+}
+
+std::span<const std::uint32_t> TrainingRun::samples_of(std::uint32_t micro_batch) const {
+  const SampleRange range = range_of(micro_batch);
+  return std::span(segment_.order).subspan(range.begin, range.count);
+}
+
+void TrainingRun::begin_loader() {
+  std::vector<std::vector<std::uint32_t>> micro_batches;
+  std::vector<std::size_t> order;
+  const std::uint32_t total = schedule_->micro_batches * schedule_->mini_batches;
+  micro_batches.reserve(total);
+  order.reserve(total);
+  for (std::uint32_t j = 0; j < total; ++j) {
+    const std::span<const std::uint32_t> samples = samples_of(j);
+    micro_batches.emplace_back(samples.begin(), samples.end());
+    order.push_back(j);
+  }
+  loader_.begin(segment_.epoch, std::move(micro_batches), std::move(order));
+}
+
+ir::Result<torch::Tensor> TrainingRun::input_of(std::size_t stage, std::uint32_t micro_batch) {
+  if (stage == 0) {
+    return loader_.input(micro_batch);
+  }
+  torch::Tensor& place = boundary(Pass::Forward, stage - 1).inbox[micro_batch];
+  if (!place.defined()) {
+    return no_tensor("input");
+  }
+  return std::exchange(place, {});
 }
 
 ir::Status TrainingRun::forward(const ir::Task& task) {
@@ -215,23 +246,23 @@ ir::Status TrainingRun::forward(const ir::Task& task) {
   const std::size_t k = index_of(task.stage);
   const std::uint32_t j = index_of(pass.micro_batch);
   const std::uint32_t i = j / schedule_->micro_batches;
-  const SampleRange range = samples_of(j);
-  const torch::Tensor input = k == 0 ? gather(samples_.inputs, segment_.order, range)
-                                     : std::move(boundary(Pass::Forward, k - 1).inbox[j]);
-  if (!input.defined()) {
-    return no_tensor("input");
+  const ir::Result<torch::Tensor> input = input_of(k, j);
+  if (!input.ok()) {
+    return input.error();
   }
   if (k + 1 < schedule_->stages.size()) {
     ir::Result<torch::Tensor> output =
-        stage_of(task).forward(pass.micro_batch, input, pass.weights, keep_of(task));
+        stage_of(task).forward(pass.micro_batch, input.value(), pass.weights, keep_of(task));
     if (output.ok()) {
       post(Pass::Forward, k, k + 1, j, std::move(output.value()));
     }
     return output.status();
   }
+  const std::span<const std::uint32_t> samples = samples_of(j);
   const ir::Result<MicroBatchLoss> loss = stage_of(task).forward_loss(
-      pass.micro_batch, input, gather(samples_.labels, segment_.order, range),
-      step_weights_.share(ir::MiniBatch{i}, range.count), pass.weights, keep_of(task));
+      pass.micro_batch, input.value(), samples_.label_batch(samples),
+      step_weights_.share(ir::MiniBatch{i}, static_cast<std::uint32_t>(samples.size())),
+      pass.weights, keep_of(task));
   return loss.ok() ? record_loss(i, j, loss.value()) : loss.status();
 }
 

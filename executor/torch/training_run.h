@@ -15,15 +15,17 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <torch/torch.h>
 
 #include "executor/handlers.h"
-#include "executor/torch/dataset.h"
 #include "executor/torch/gradient_exchange.h"
+#include "executor/torch/input_loader.h"
 #include "executor/torch/prediction_probe.h"
 #include "executor/torch/sample_order.h"
+#include "executor/torch/sample_source.h"
 #include "executor/torch/stage.h"
 #include "executor/torch/step_weights.h"
 #include "executor/torch/trainer.h"
@@ -59,7 +61,9 @@ class TrainingRun {
   /// `parts`: the layers of each replica, those of stage 0 first (without replication: of each
   /// stage); those of one stage begin with equal weights and share no tensor. `samples` must
   /// outlive the run.
-  TrainingRun(std::vector<std::vector<Layer>> parts, const Samples& samples, RunOptions options);
+  TrainingRun(std::vector<std::vector<Layer>> parts,
+              const SampleSource& samples,
+              RunOptions options);
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
 
@@ -111,7 +115,11 @@ class TrainingRun {
   [[nodiscard]] ir::Status record_loss(std::uint32_t mini_batch,
                                        std::uint32_t micro_batch,
                                        const MicroBatchLoss& loss);
-  [[nodiscard]] SampleRange samples_of(std::uint32_t micro_batch) const;
+  [[nodiscard]] SampleRange range_of(std::uint32_t micro_batch) const;
+  /// Numbers of the samples of one micro-batch; those of the segment's order.
+  [[nodiscard]] std::span<const std::uint32_t> samples_of(std::uint32_t micro_batch) const;
+  void begin_loader();
+  [[nodiscard]] ir::Result<torch::Tensor> input_of(std::size_t stage, std::uint32_t micro_batch);
   [[nodiscard]] Boundary& boundary(ir::Pass pass, std::size_t between);
 
   [[nodiscard]] Stage& stage_of(const ir::Task& task) { return stages_[replicas_->of(task)]; }
@@ -127,7 +135,8 @@ class TrainingRun {
   void post(ir::Pass pass, std::size_t from, std::size_t to, std::uint32_t j, torch::Tensor tensor);
 
   const ir::Schedule* schedule_ = nullptr;  ///< of the segment
-  const Samples& samples_;
+  const SampleSource& samples_;
+  InputLoader loader_;
   RunOptions options_;
   std::optional<ir::Replicas> replicas_;  ///< of the segment's schedule
   std::vector<Stage> stages_;             ///< by replica

@@ -236,10 +236,10 @@ TEST_CASE("the shipped digits: 4,000 for training and 1,000 for the test, every 
       CHECK(std::count(set->labels.begin(), set->labels.end(), label) == count / 10);
     }
   }
-  const nn::Dataset tensors = nn::normalized(data.value());
-  CHECK(tensors.train.inputs.sizes() == torch::IntArrayRef({4000, 1, 28, 28}));
-  CHECK(tensors.train.inputs.min().item<double>() == doctest::Approx((0 - 0.1307) / 0.3081));
-  CHECK(tensors.train.inputs.max().item<double>() == doctest::Approx((1 - 0.1307) / 0.3081));
+  const nn::Samples train = nn::normalized(data.value().train, "mnist");
+  CHECK(train.inputs.sizes() == torch::IntArrayRef({4000, 1, 28, 28}));
+  CHECK(train.inputs.min().item<double>() == doctest::Approx((0 - 0.1307) / 0.3081));
+  CHECK(train.inputs.max().item<double>() == doctest::Approx((1 - 0.1307) / 0.3081));
 }
 
 TEST_CASE("order of samples: a permutation by seed and epoch, the same everywhere") {
