@@ -65,6 +65,9 @@ ir::Result<nn::TrainConfig> config_of(const TrainArguments& arguments,
     return optimizer.error();
   }
   config.optimizer.kind = optimizer.value();
+  if (ir::Status status = check_model(config.model, arguments.model); !status.ok()) {
+    return status.error();
+  }
   const auto how_read = data_options(arguments.data);
   if (!how_read.ok()) {
     return how_read.error();
@@ -132,7 +135,7 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
   nn::TrainConfig& config = arguments.config;
   text(command, "--policy", arguments.policy, "POLICY", "which policy (see xpipe policies)")
       ->required();
-  one_of(command, "--model", config.model, nn::model_names(), "a built-in model");
+  add_train_model_options(command, config.model, arguments.model);
   text(command, "--data", config.data, "DIR",
        "MNIST's IDX files (plain or .gz), CIFAR-10's binary files, class folders of JPEG and PNG "
        "images (Tiny ImageNet), or a .txt file; told by content")

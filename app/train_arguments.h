@@ -9,6 +9,7 @@
 
 #include "app/passes_arguments.h"
 #include "app/train_data_arguments.h"
+#include "app/train_model_arguments.h"
 #include "app/train_recipe_arguments.h"
 #include <CLI/CLI.hpp>
 
@@ -23,6 +24,7 @@ namespace xpipe::app {
 struct TrainArguments {
   executor::nn::TrainConfig config;
   TrainDataArguments data;
+  TrainModelArguments model;
   RecipeArguments recipe;
   std::string policy;
   std::string profile;

@@ -170,6 +170,11 @@ ir::Status train_command(const TrainArguments& arguments,
   if (!result.ok()) {
     return result.error();
   }
+  if (!arguments.model.save.empty()) {
+    if (ir::Status saved = trainer.value().save_model(arguments.model.save); !saved.ok()) {
+      return saved;
+    }
+  }
   return write_outputs(arguments, request.value(), facts, schedule.value(), result.value());
 }
 
@@ -182,6 +187,11 @@ void add_train_command(CLI::App& app, Context& context) {
   command->footer(
       "Example: xpipe train --policy xpipe --model lenet5 --data examples/data/digits --stages 4 "
       "--micro-batches 4 --batch-size 64 --epochs 8\n"
+      "A model of your own: xpipe train --policy xpipe --model net.pt --save-model trained.pt "
+      "--data "
+      "DIR --stages 2\n"
+      "A text: xpipe train --policy xpipe --model gpt --set layers=4 --set sequence=64 --data "
+      "corpus.txt --stages 2\n"
       "With --device emulated the schedule alone is run, without model and data, and the options "
       "are\nthose of a simulation: xpipe train --device emulated --help");
   command->callback([&context, arguments] {

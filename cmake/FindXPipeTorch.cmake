@@ -2,6 +2,7 @@
 #
 #   XPIPE_TORCH_ROOT    folder that holds torch/ and nvidia/; by default the newest one in the cache
 #                       of ./dev setup, $XPIPE_CACHE or $XDG_CACHE_HOME/xpipe or ~/.cache/xpipe
+#   XPipeTorch_ROOT_DIR the folder that was taken
 #   XPipeTorch::cpu     imported target: headers (SYSTEM), libtorch_cpu, libc10, run path
 #
 # The wheel is the CUDA build and its own TorchConfig.cmake wants the CUDA toolkit; a CPU program
@@ -25,6 +26,7 @@ if(NOT root)
   endif()
 endif()
 
+set(XPipeTorch_ROOT_DIR "${root}")
 set(XPipeTorch_LIB_DIR "${root}/torch/lib")
 set(XPipeTorch_CUDA_LIB_DIR "${root}/nvidia/cu13/lib")
 set(XPipeTorch_INCLUDE_DIRS "${root}/torch/include" "${root}/torch/include/torch/csrc/api/include")

@@ -33,14 +33,18 @@ function(xpipe_add_library folder)
   add_library(xpipe::${folder} ALIAS ${target})
 
   target_link_libraries(${target} ${scope} ${arg_PUBLIC})
-  target_include_directories(${target} ${scope} "${PROJECT_SOURCE_DIR}")
+  target_include_directories(
+    ${target} ${scope} "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
+                       "$<INSTALL_INTERFACE:${XPIPE_INSTALL_INCLUDE_DIR}>")
   xpipe_add_headers(${target} ${scope} ${arg_HEADERS})
+  xpipe_install_library(${folder} ${target})
 
   if(arg_INTERNAL_HEADERS)
     add_library(${target}_internal INTERFACE)
     add_library(xpipe::${folder}_internal ALIAS ${target}_internal)
     target_link_libraries(${target}_internal INTERFACE ${target} ${arg_PRIVATE})
     xpipe_add_headers(${target}_internal INTERFACE ${arg_INTERNAL_HEADERS})
+    xpipe_install_library(${folder}_internal ${target}_internal)
   endif()
 endfunction()
 

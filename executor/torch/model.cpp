@@ -29,7 +29,8 @@ std::vector<torch::Tensor> parameters_of(const std::vector<Layer>& layers) {
   std::unordered_set<const void*> seen;
   for (const Layer& layer : layers) {
     for (torch::Tensor& parameter : layer.module->parameters()) {
-      if (seen.insert(parameter.unsafeGetTensorImpl()).second) {
+      // A frozen weight is a constant: no version of it differs from another.
+      if (parameter.requires_grad() && seen.insert(parameter.unsafeGetTensorImpl()).second) {
         parameters.push_back(parameter);
       }
     }

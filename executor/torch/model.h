@@ -72,7 +72,7 @@ using ModelFactory = std::function<ir::Result<Model>(
 [[nodiscard]] std::int64_t parameter_count(const std::vector<Layer>& layers);
 [[nodiscard]] std::int64_t parameter_count(const Model& model);
 
-/// The parameters of `layers`, in order, each tensor once.
+/// The parameters of `layers` that are trained (requires_grad), in order, each tensor once.
 [[nodiscard]] std::vector<torch::Tensor> parameters_of(const std::vector<Layer>& layers);
 
 /// The seed of layer `index` of a model: each draws from a generator of its own, so that no cut

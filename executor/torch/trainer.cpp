@@ -1,12 +1,16 @@
 #include "executor/torch/trainer.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include <torch/torch.h>
 
 #include "executor/torch/dataset.h"
+#include "executor/torch/model_names.h"
 #include "executor/torch/model_options.h"
+#include "executor/torch/script_model.h"
+#include "executor/torch/ties.h"
 #include "executor/torch/train_loop.h"
 #include "scheduler/partition.h"
 
@@ -22,6 +26,17 @@ ir::Error usage(std::string code, std::string where, std::string what) {
 
 ir::Result<std::vector<std::uint32_t>> partition_of(const TrainConfig& config, const Model& model) {
   const ir::Profile profile = estimated_profile(model, 1);
+  if (!model.stage_layers.empty()) {
+    const std::vector<std::uint32_t>& only = model.stage_layers;
+    const bool is_asked_for = config.partition.empty() || config.partition == only;
+    if (only.size() != config.stages || !is_asked_for) {
+      return usage("bad-partition", is_asked_for ? "--stages" : "--partition",
+                   "model " + config.model + " comes as " + std::to_string(only.size()) +
+                       " archives, one a stage; want --stages " + std::to_string(only.size()) +
+                       " and no --partition");
+    }
+    return only;
+  }
   if (config.partition.empty()) {
     return scheduler::balanced_partition(profile, config.stages);
   }
@@ -36,6 +51,34 @@ ir::Result<std::vector<std::uint32_t>> partition_of(const TrainConfig& config, c
   return config.partition;
 }
 
+/// Nobody sums the gradients of a weight that two stages hold: their copies would drift apart.
+ir::Status refuse_parted_ties(const Model& model, const std::vector<std::uint32_t>& partition) {
+  const auto across = ties_across_stages(model, partition);
+  if (across.empty()) {
+    return {};
+  }
+  return usage("parted-tie", "--stages",
+               "the tied weight of model " + model.name + " would be in stages " +
+                   std::to_string(across.front().front().stage) + " and " +
+                   std::to_string(across.front().back().stage) +
+                   "; train it on one stage, or untied (--set tie=false)");
+}
+
+/// Whether both are the same modules, and not two models that begin alike.
+bool have_one_tensor(const Model& a, const Model& b) {
+  const std::vector<torch::Tensor> of_a = parameters_of(a.layers);
+  const std::vector<torch::Tensor> of_b = parameters_of(b.layers);
+  return !of_a.empty() && !of_b.empty() && of_a.front().is_same(of_b.front());
+}
+
+ModelFactory factory_of(const TrainConfig& config) {
+  return [name = config.model, options = config.model_options](
+             const SampleShape& input, std::int64_t classes, std::uint64_t seed) {
+    return is_model_file(name) ? load_script_model(name, input, classes)
+                               : build_model(name, options, input, classes, seed);
+  };
+}
+
 }  // namespace
 
 struct Trainer::Parts {
@@ -43,12 +86,12 @@ struct Trainer::Parts {
   TrainFacts facts;
   Dataset data;
   EpochBatches batches;
+  ModelFactory factory;
+  std::optional<Model> trained;     ///< of the last train()
   std::unique_ptr<TrainLoop> loop;  ///< of the last train(): what tasks left behind refer to
 
-  [[nodiscard]] SampleShape shape() const { return data.shape; }
-
   [[nodiscard]] ir::Result<Model> model() const {
-    return build_model(config.model, config.model_options, shape(), data.classes, config.seed);
+    return factory(data.shape, data.classes, config.seed);
   }
 };
 
@@ -63,6 +106,10 @@ const TrainFacts& Trainer::facts() const {
 }
 
 ir::Result<Trainer> Trainer::create(const TrainConfig& config) {
+  return create(config, factory_of(config));
+}
+
+ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactory& factory) {
   if (ir::Status status = check_config(config); !status.ok()) {
     return status.error();
   }
@@ -77,6 +124,7 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config) {
   }
   auto parts = std::make_unique<Parts>();
   parts->config = config;
+  parts->factory = factory;
   parts->data = std::move(data.value());
   const ir::Result<Model> model = parts->model();
   if (!model.ok()) {
@@ -123,6 +171,9 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config) {
     }
     ++k;
   }
+  if (ir::Status status = refuse_parted_ties(model.value(), facts.partition); !status.ok()) {
+    return status.error();
+  }
   return Trainer(std::move(parts));
 }
 
@@ -130,6 +181,7 @@ ir::Result<TrainResult> Trainer::train(const ScheduleSource& source,
                                        Backend& backend,
                                        const TrainCallbacks& callbacks) {
   parts_->loop.reset();
+  parts_->trained.reset();
   parts_->loop = std::make_unique<TrainLoop>(
       TrainInputs{parts_->config, parts_->facts, parts_->data, parts_->batches}, source, callbacks);
   const auto layers = [this]() -> ir::Result<std::vector<std::vector<Layer>>> {
@@ -137,9 +189,23 @@ ir::Result<TrainResult> Trainer::train(const ScheduleSource& source,
     if (!model.ok()) {
       return model.error();
     }
+    if (!parts_->trained) {
+      parts_->trained = model.value();
+    } else if (have_one_tensor(*parts_->trained, model.value())) {
+      return usage("not-replicated", "--replicas",
+                   "a net of one's own is there once; train it without replicas");
+    }
     return cut(model.value(), parts_->facts.partition);
   };
   return parts_->loop->run(layers, backend);
+}
+
+ir::Status Trainer::save_model(const std::string& path) const {
+  if (!parts_->trained) {
+    return usage("not-trained", path, "nothing has been trained yet");
+  }
+  // The evaluation at the end of training has bound the modules to the master weights.
+  return save_script_model(*parts_->trained, path);
 }
 
 PredictionForm prediction_form(const TrainConfig& config, const ir::Schedule& schedule) {

@@ -33,6 +33,12 @@
 
 namespace xpipe::executor::nn {
 
+struct Model;
+struct SampleShape;
+/// As in executor/torch/model.h.
+using ModelFactory = std::function<ir::Result<Model>(
+    const SampleShape& input, std::int64_t classes, std::uint64_t seed)>;
+
 /// What a schedule for this run must look like, and what there is to print before it starts.
 struct TrainFacts {
   std::uint32_t stages = 0;
@@ -116,6 +122,10 @@ class Trainer {
  public:
   /// Builds the model once and reads the data. Errors: Usage, BadInput.
   [[nodiscard]] static ir::Result<Trainer> create(const TrainConfig& config);
+  /// The same with a model of the caller's (own_model.h); of `config`, the model's name and options
+  /// say nothing but how long samples of text are.
+  [[nodiscard]] static ir::Result<Trainer> create(const TrainConfig& config,
+                                                  const ModelFactory& factory);
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
   ~Trainer();
@@ -135,6 +145,11 @@ class Trainer {
   [[nodiscard]] ir::Result<TrainResult> train(const ScheduleSource& source,
                                               Backend& backend,
                                               const TrainCallbacks& callbacks = {});
+
+  /// Writes the model of the last train() to `path` as what it was read from, a TorchScript
+  /// archive or several (script_model.h). Errors: Usage when there was no train() or the model came
+  /// from no archive; Runtime for the disk.
+  [[nodiscard]] ir::Status save_model(const std::string& path) const;
 
  private:
   struct Parts;
