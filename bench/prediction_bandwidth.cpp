@@ -8,14 +8,15 @@
 //   fused      the same into slots of float32, bfloat16 and float16
 //
 // All take turns, in a changing order; medians over rounds. GB/s are bytes that a prediction must
-// read and write, once each, over the time it took.
+// read and write, once each, over the time that the thread ran: what else the machine does costs
+// bandwidth then, but not the time of others.
 //
 //   ./dev bench prediction_bandwidth [ROUNDS] [MILLIONS-OF-NUMBERS]
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <functional>
 #include <string>
 #include <vector>
@@ -36,7 +37,6 @@ namespace nn = xpipe::executor::nn;
 using xpipe::executor::PredictedTensor;
 using xpipe::executor::PredictionStep;
 using xpipe::executor::PredictionTypes;
-using Clock = std::chrono::steady_clock;
 
 struct Contender {
   std::string name;
@@ -44,6 +44,12 @@ struct Contender {
   std::function<void()> run;
   std::vector<double> gigabytes_per_s = {};
 };
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -140,9 +146,9 @@ int main(int argc, char** argv) {
   for (int round = 0; round <= rounds; ++round) {
     for (std::size_t turn = 0; turn < all.size(); ++turn) {
       Contender& contender = all[(turn + static_cast<std::size_t>(round)) % all.size()];
-      const Clock::time_point start = Clock::now();
+      const double start = thread_seconds();
       contender.run();
-      const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+      const double seconds = thread_seconds() - start;
       if (round > 0) {  // the first round warms up
         contender.gigabytes_per_s.push_back(static_cast<double>(contender.bytes) / seconds / 1e9);
       }

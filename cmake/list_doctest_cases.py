@@ -38,7 +38,8 @@ def main() -> int:
     options = parser.parse_args()
 
     names = cases(options.executable)
-    slow = set(cases(options.executable, "--test-suite=slow"))
+    suites = {suite: set(cases(options.executable, f"--test-suite={suite}"))
+              for suite in ("slow", "gpu")}
     twice = [name for name, count in collections.Counter(names).items() if count > 1]
     if twice:
         print(f"test cases of one name cannot be run apart: {twice}", file=sys.stderr)
@@ -47,7 +48,7 @@ def main() -> int:
     lines = []
     for name in names:
         test = bracket(f"{options.prefix}: {name}")
-        label = "slow" if name in slow else options.label
+        label = next((suite for suite, own in suites.items() if name in own), options.label)
         lines.append(f"add_test({test} {bracket(options.executable)} "
                      f"{bracket('--test-case=' + as_filter(name))} --no-skip)")
         # A filter that matches nothing exits with 0: that is a fault of ours, not a pass.

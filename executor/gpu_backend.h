@@ -65,6 +65,9 @@ class GpuBackend final : public Backend {
   /// The stream of the work that is being called. Requires: called by it.
   [[nodiscard]] GpuStream current() const { return current_; }
 
+  /// What begin() says of the map, before there is a schedule.
+  [[nodiscard]] ir::Status check_map() const;
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -92,7 +95,6 @@ class GpuBackend final : public Backend {
 
   enum class State : std::uint8_t { NotLaunched, Launched, Done };
 
-  [[nodiscard]] ir::Status check_map() const;
   [[nodiscard]] ir::Result<GpuStream> stream_of(ir::DeviceId device, std::size_t ordinal);
   [[nodiscard]] ir::Result<GpuEvent> event_on(std::uint32_t gpu);
 

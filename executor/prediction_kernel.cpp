@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
 #include "ir/status.h"
 
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 #if defined(__x86_64__)
-#define XPIPE_FOR_AVX2 [[gnu::target("avx2")]]
-#define XPIPE_FOR_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl")]]
+#include <immintrin.h>
+#define XPIPE_FOR_AVX2 [[gnu::target("avx2,f16c")]]
+#define XPIPE_FOR_AVX512 [[gnu::target("avx512f,avx512bw,avx512dq,avx512vl,f16c")]]
 #else
 #define XPIPE_FOR_AVX2
 #define XPIPE_FOR_AVX512
@@ -66,7 +63,7 @@ struct AsFloat16 {
     const std::uint32_t subnormal = __builtin_bit_cast(std::uint32_t, shifted) - kHalf;
     std::uint32_t half = size < kSmallNormal ? subnormal : normal;
     half = size >= kTooLarge ? 0x7c00U : half;
-    half = size > kInfinity ? 0x7e00U : half;
+    half = size > kInfinity ? 0x7e00U | ((size >> 13) & 0x3ffU) : half;
     return static_cast<Stored>(half | ((bits >> 16) & 0x8000U));
   }
 };
@@ -111,6 +108,44 @@ XPIPE_INLINE void fill(const PredictedTensor& tensor,
 
 using Fill = void (*)(const PredictedTensor&, std::int64_t, std::int64_t, void*);
 
+#if defined(__x86_64__)
+/// The same rounding as AsFloat16's, by the processor: float32 into a block that stays in the first
+/// cache, and from there into the slot.
+template <PredictionStep step>
+[[gnu::target("avx2,f16c")]] void fill_float16(const PredictedTensor& tensor,
+                                               std::int64_t begin,
+                                               std::int64_t count,
+                                               void* into) {
+  constexpr std::int64_t kBlock = 1024;
+  constexpr std::int64_t kWidth = 8;
+  alignas(64) float block[kBlock];
+  auto* target = static_cast<std::uint16_t*>(into);
+  while (count > 0) {
+    const std::int64_t size = count < kBlock ? count : kBlock;
+    fill<float, AsFloat, step>(tensor, begin, size, block);
+    std::int64_t i = 0;
+    for (; i + kWidth <= size; i += kWidth) {
+      const __m128i halves = _mm256_cvtps_ph(_mm256_load_ps(block + i), _MM_FROUND_TO_NEAREST_INT);
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(target + i), halves);
+    }
+    for (; i < size; ++i) {
+      target[i] = AsFloat16::round(block[i]);
+    }
+    begin += size;
+    count -= size;
+    target += size;
+  }
+}
+#endif
+
+/// Whether a slot's numbers are made by fill_float16().
+template <typename To>
+inline constexpr bool kIsFloat16 = false;
+#if defined(__x86_64__)
+template <>
+inline constexpr bool kIsFloat16<AsFloat16> = true;
+#endif
+
 template <typename W, typename To, PredictionStep step>
 void fill_baseline(const PredictedTensor& tensor, std::int64_t begin, std::int64_t n, void* into) {
   fill<W, To, step>(tensor, begin, n, into);
@@ -134,6 +169,9 @@ XPIPE_FOR_AVX512 void fill_avx512(const PredictedTensor& tensor,
 
 template <typename W, typename To, PredictionStep step>
 Fill fill_on(InstructionSet set) {
+  if constexpr (kIsFloat16<To>) {
+    return set == InstructionSet::Baseline ? fill_baseline<W, To, step> : fill_float16<step>;
+  }
   switch (set) {
     case InstructionSet::Baseline:
       return fill_baseline<W, To, step>;
@@ -166,27 +204,6 @@ Fills fills_of(PredictionTypes types, InstructionSet set) {
       return fills_on<double, AsDouble>(set);
   }
   return {};
-}
-
-/// `bytes` from `block` to `into`, past the caches where that can be done.
-void stream_out(void* into, const void* block, std::size_t bytes) {
-  std::size_t done = 0;
-#if defined(__SSE2__)
-  for (; done + sizeof(__m128i) <= bytes; done += sizeof(__m128i)) {
-    const auto* from = reinterpret_cast<const __m128i*>(static_cast<const char*>(block) + done);
-    auto* to = reinterpret_cast<__m128i*>(static_cast<char*>(into) + done);
-    _mm_stream_si128(to, _mm_load_si128(from));
-  }
-#endif
-  std::memcpy(static_cast<char*>(into) + done, static_cast<const char*>(block) + done,
-              bytes - done);
-}
-
-/// What was streamed is seen by whoever is told of it from here on.
-void end_streaming() {
-#if defined(__SSE2__)
-  _mm_sfence();
-#endif
 }
 
 }  // namespace
@@ -246,10 +263,11 @@ bool is_supported(InstructionSet set) {
     case InstructionSet::Baseline:
       return true;
     case InstructionSet::Avx2:
-      return __builtin_cpu_supports("avx2") != 0;
+      return __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("f16c") != 0;
     case InstructionSet::Avx512:
       return __builtin_cpu_supports("avx512f") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-             __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0;
+             __builtin_cpu_supports("avx512dq") != 0 && __builtin_cpu_supports("avx512vl") != 0 &&
+             __builtin_cpu_supports("f16c") != 0;
   }
   return false;
 #else
@@ -269,39 +287,18 @@ InstructionSet best_instruction_set() {
   return best;
 }
 
-Stores stores_for(std::int64_t bytes) {
-  constexpr std::int64_t kLarge = std::int64_t{8} << 20;
-  return bytes >= kLarge ? Stores::Streaming : Stores::Cached;
-}
-
 void predict_on_cpu(std::span<const PredictedTensor> tensors,
                     std::span<const PredictionChunk> chunks,
                     PredictionTypes types,
-                    const CpuPrediction& how) {
+                    InstructionSet set) {
   XPIPE_CHECK(has_prediction(types)) << "no prediction between these types";
-  const Fills fills = fills_of(types, how.set);
+  const Fills fills = fills_of(types, set);
   const std::size_t size = bytes_of(types.slot);
-  constexpr std::int64_t kBlock = 512;  // stays in the first cache beside what is read
-  alignas(64) std::array<std::byte, kBlock * sizeof(double)> block;
   for (const PredictionChunk& chunk : chunks) {
     const PredictedTensor& tensor = tensors[chunk.tensor];
-    const Fill fill = fills[static_cast<std::size_t>(tensor.step)];
     std::byte* into =
         static_cast<std::byte*>(tensor.into) + static_cast<std::size_t>(chunk.begin) * size;
-    const bool is_aligned = reinterpret_cast<std::uintptr_t>(into) % 16 == 0;
-    if (how.stores == Stores::Cached || !is_aligned) {
-      fill(tensor, chunk.begin, chunk.count, into);
-      continue;
-    }
-    for (std::int64_t done = 0; done < chunk.count; done += kBlock) {
-      const std::int64_t count = std::min(kBlock, chunk.count - done);
-      fill(tensor, chunk.begin + done, count, block.data());
-      stream_out(into + static_cast<std::size_t>(done) * size, block.data(),
-                 static_cast<std::size_t>(count) * size);
-    }
-  }
-  if (how.stores == Stores::Streaming) {
-    end_streaming();
+    fills[static_cast<std::size_t>(tensor.step)](tensor, chunk.begin, chunk.count, into);
   }
 }
 

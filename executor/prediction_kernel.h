@@ -77,26 +77,15 @@ enum class InstructionSet : std::uint8_t { Baseline, Avx2, Avx512 };
 [[nodiscard]] bool is_supported(InstructionSet set);
 [[nodiscard]] InstructionSet best_instruction_set();
 
-/// How a slot is written. Streaming goes past the caches, so that a slot larger than they are is
-/// not read before it is written.
-enum class Stores : std::uint8_t { Cached, Streaming };
-
-/// Streaming from 8 MiB: smaller slots are still in the cache when the forward reads them.
-[[nodiscard]] Stores stores_for(std::int64_t bytes);
-
 /// Numbers a thread does in one go: 64 Ki, so that a chunk's bytes dwarf what starting it costs.
 inline constexpr std::int64_t kCpuPredictionChunk = std::int64_t{1} << 16;
 
-struct CpuPrediction {
-  InstructionSet set = best_instruction_set();
-  Stores stores = Stores::Cached;
-};
-
-/// Does `chunks` of `tensors` in this thread. Requires: has_prediction(types); is_supported(set);
-/// counts that fit the memory.
+/// Does `chunks` of `tensors` in this thread, by plain stores: what goes past the caches is no
+/// faster on one core (bench/prediction_bandwidth), and a small slot is read again soon. Requires:
+/// has_prediction(types); is_supported(set); counts that fit the memory.
 void predict_on_cpu(std::span<const PredictedTensor> tensors,
                     std::span<const PredictionChunk> chunks,
                     PredictionTypes types,
-                    const CpuPrediction& how = {});
+                    InstructionSet set = best_instruction_set());
 
 }  // namespace xpipe::executor

@@ -16,17 +16,21 @@ using ir::DeviceId;
 using ir::index_of;
 
 /// Empty, or what went wrong.
-std::string pin_this_thread(std::uint32_t processor) {
+std::string pin_this_thread(const std::vector<std::uint32_t>& processors) {
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (processor >= CPU_SETSIZE) {
-    return "cannot be pinned to processor " + std::to_string(processor) +
-           ": the system counts to " + std::to_string(CPU_SETSIZE - 1);
+  std::string names;
+  for (const std::uint32_t processor : processors) {
+    if (processor >= CPU_SETSIZE) {
+      return "cannot be pinned to processor " + std::to_string(processor) +
+             ": the system counts to " + std::to_string(CPU_SETSIZE - 1);
+    }
+    CPU_SET(processor, &set);
+    names += (names.empty() ? "" : ", ") + std::to_string(processor);
   }
-  CPU_SET(processor, &set);
   const int failed = pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
   return failed == 0 ? ""
-                     : "cannot be pinned to processor " + std::to_string(processor) + ": " +
+                     : "cannot be pinned to processor " + names + ": " +
                            std::generic_category().message(failed);
 }
 

@@ -29,8 +29,9 @@ struct CpuPoolOptions {
   std::uint32_t devices = 1;
   /// Called once in each thread before create() returns; may throw.
   std::function<void(ir::DeviceId)> on_thread_start = {};
-  /// Pins device d's thread to processor pin_to[d mod size]; empty: the system places the threads.
-  std::vector<std::uint32_t> pin_to = {};
+  /// Pins device d's thread, and what it starts, to the processors pin_to[d mod size]; empty: the
+  /// system places the threads. See executor/cpu/processors.h.
+  std::vector<std::vector<std::uint32_t>> pin_to = {};
 };
 
 class CpuPool {

@@ -9,13 +9,12 @@ namespace xpipe::executor::nn {
 PredictionKernel cpu_prediction_kernel() {
   return [](std::span<const PredictedTensor> tensors, PredictionTypes types) {
     const std::vector<PredictionChunk> chunks = prediction_chunks(tensors, kCpuPredictionChunk);
-    const CpuPrediction how{.stores = stores_for(prediction_bytes(tensors, types))};
     constexpr std::int64_t kAtLeast = 4;  // chunks a thread: 256 Ki numbers are worth waking one
     at::parallel_for(0, static_cast<std::int64_t>(chunks.size()), kAtLeast,
                      [&](std::int64_t begin, std::int64_t end) {
                        const auto own = std::span(chunks).subspan(
                            static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
-                       predict_on_cpu(tensors, own, types, how);
+                       predict_on_cpu(tensors, own, types);
                      });
   };
 }

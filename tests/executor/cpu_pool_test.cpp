@@ -74,7 +74,7 @@ TEST_CASE("cpu pool: a thread that cannot be set up is an error that names its d
           "device 1: its thread on_thread_start: no such setting [thread-start]");
   }
   SUBCASE("no such processor") {
-    const auto pool = CpuPool::create({.devices = 1, .pin_to = {1U << 20}});
+    const auto pool = CpuPool::create({.devices = 1, .pin_to = {{1U << 20}}});
     REQUIRE(!pool.ok());
     CHECK(pool.error().to_string().find("device 0: its thread cannot be pinned to processor "
                                         "1048576") == 0);

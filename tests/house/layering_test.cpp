@@ -46,7 +46,7 @@ const std::vector<std::pair<std::string, Folders>> kVendors{
     {"torch/", {"executor/torch", "executor/nccl", "tests/executor_torch", "bench"}},
     {"ATen/", {"executor/torch", "executor/nccl", "tests/executor_torch", "bench"}},
     {"c10/", {"executor/torch", "executor/nccl", "tests/executor_torch", "bench"}},
-    {"cuda", {"executor/cuda", "executor/nccl", "executor/torch"}},
+    {"cuda", {"executor/cuda", "executor/nccl", "tests/executor_cuda"}},
     {"nccl", {"executor/nccl"}},
     {"gloo/", {"executor/torch"}},
     {"CLI/", {"app"}},
