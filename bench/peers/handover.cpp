@@ -44,7 +44,7 @@ Handover read_handover(const std::filesystem::path& path) {
 
 nn::Model model_of(const std::string& work, const Handover& handover) {
   nn::Model model = work == "W1" ? value_of(nn::build_model("vgg16", {}, {3, 32, 32}, 10, 0))
-                                 : value_of(nn::build_model("gpt", {}, {}, 1000, 0));
+                                 : value_of(nn::build_model("gpt", {}, {.sequence = 128}, 1000, 0));
   std::vector<torch::Tensor> parameters = nn::parameters_of(model.layers);
   if (parameters.size() != handover.weights.size()) {
     fail("the model has " + std::to_string(parameters.size()) + " parameters, the file " +

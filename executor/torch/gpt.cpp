@@ -37,6 +37,10 @@ torch::Tensor through(torch::nn::Sequential& dropout, const torch::Tensor& input
   return dropout->is_empty() ? input : dropout->forward(input);
 }
 
+torch::nn::LayerNorm norm_of(std::int64_t width) {
+  return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
+}
+
 void draw(torch::nn::Linear& linear, double deviation, at::Generator& generator) {
   const torch::NoGradGuard no_grad;
   linear->weight.normal_(0.0, deviation, generator);
@@ -82,10 +86,10 @@ class BlockImpl : public torch::nn::Module {
  public:
   BlockImpl(const GptSizes& sizes, std::uint64_t layer, at::Generator& generator)
       : heads_(sizes.heads),
-        norm_1_(register_module("norm_1", norm(sizes.width))),
+        norm_1_(register_module("norm_1", norm_of(sizes.width))),
+        norm_2_(register_module("norm_2", norm_of(sizes.width))),
         qkv_(register_module("qkv", torch::nn::Linear(sizes.width, 3 * sizes.width))),
         proj_(register_module("proj", torch::nn::Linear(sizes.width, sizes.width))),
-        norm_2_(register_module("norm_2", norm(sizes.width))),
         up_(register_module("up", torch::nn::Linear(sizes.width, 4 * sizes.width))),
         down_(register_module("down", torch::nn::Linear(4 * sizes.width, sizes.width))),
         dropout_1_(register_module("dropout_1", dropout_of(sizes.dropout, 2 * layer))),
@@ -105,10 +109,6 @@ class BlockImpl : public torch::nn::Module {
   }
 
  private:
-  static torch::nn::LayerNorm norm(std::int64_t width) {
-    return torch::nn::LayerNorm(torch::nn::LayerNormOptions({width}));
-  }
-
   /// [samples, sequence, width], each head on its share of the width.
   torch::Tensor attention(const torch::Tensor& input) {
     const std::int64_t samples = input.size(0);
@@ -124,9 +124,9 @@ class BlockImpl : public torch::nn::Module {
 
   std::int64_t heads_;
   torch::nn::LayerNorm norm_1_;
+  torch::nn::LayerNorm norm_2_;
   torch::nn::Linear qkv_;
   torch::nn::Linear proj_;
-  torch::nn::LayerNorm norm_2_;
   torch::nn::Linear up_;
   torch::nn::Linear down_;
   torch::nn::Sequential dropout_1_;
@@ -140,9 +140,7 @@ TORCH_MODULE(Block);
 class HeadImpl : public torch::nn::Module, public TieableWeight {
  public:
   HeadImpl(const GptSizes& sizes, std::int64_t vocabulary, at::Generator& generator)
-      : norm_(register_module("norm",
-                              torch::nn::LayerNorm(torch::nn::LayerNormOptions({sizes.width})))),
-        weight_(register_parameter("weight", torch::empty({vocabulary, sizes.width}))) {
+      : weight_(register_parameter("weight", torch::empty({vocabulary, sizes.width}))) {
     const torch::NoGradGuard no_grad;
     weight_.normal_(0.0, kDeviation, generator);
     if (!sizes.tie) {
@@ -150,9 +148,7 @@ class HeadImpl : public torch::nn::Module, public TieableWeight {
     }
   }
 
-  torch::Tensor forward(const torch::Tensor& input) {
-    return torch::linear(norm_->forward(input), weight_, bias_);
-  }
+  torch::Tensor forward(const torch::Tensor& input) { return torch::linear(input, weight_, bias_); }
 
   [[nodiscard]] const torch::Tensor& tieable_weight() const override { return weight_; }
 
@@ -162,7 +158,6 @@ class HeadImpl : public torch::nn::Module, public TieableWeight {
   }
 
  private:
-  torch::nn::LayerNorm norm_;
   torch::Tensor weight_;  ///< [vocabulary, width]
   torch::Tensor bias_;
 };
@@ -212,13 +207,14 @@ Model gpt(const GptSizes& sizes, std::int64_t vocabulary, std::uint64_t seed) {
   }
   at::Generator random = generator();
   Head head(sizes, vocabulary, random);
-  add("head", torch::nn::Sequential(head), numbers({s, w, vocabulary}), s * vocabulary);
+  add("head", torch::nn::Sequential(norm_of(sizes.width), head), numbers({s, w, vocabulary}),
+      s * vocabulary);
   if (sizes.tie) {
     const auto& embedding = model.layers.front().module->at<EmbeddingImpl>(0);
     head->set_tieable_weight(embedding.tieable_weight());
-    // parameters() gives a module's own before those of its children.
+    // Behind the norm's two.
     model.ties.push_back(
-        {{.layer = 0, .parameter = 0}, {.layer = model.layers.size() - 1, .parameter = 0}});
+        {{.layer = 0, .parameter = 0}, {.layer = model.layers.size() - 1, .parameter = 2}});
   }
   return model;
 }

@@ -125,6 +125,9 @@ ir::Result<std::vector<ModelOption>> read_model_options(
 
 ir::Result<std::uint32_t> sequence_of(std::string_view model,
                                       const std::map<std::string, std::string>& options) {
+  if (model_options(model).empty()) {
+    return 0U;  // none of these is a model of text; what is wrong with it, build_model() says
+  }
   const ir::Result<std::vector<ModelOption>> read = read_model_options(model, options);
   if (!read.ok()) {
     return read.error();

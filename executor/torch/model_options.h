@@ -41,8 +41,8 @@ struct ModelOption {
 [[nodiscard]] ir::Result<std::vector<ModelOption>> read_model_options(
     std::string_view model, const std::map<std::string, std::string>& options);
 
-/// Tokens of a sample that `model` wants, 0 where it takes images. Errors: as
-/// read_model_options().
+/// Tokens of a sample that `model` wants; 0 where it takes images, has no options or is unknown.
+/// Errors: as read_model_options().
 [[nodiscard]] ir::Result<std::uint32_t> sequence_of(
     std::string_view model, const std::map<std::string, std::string>& options);
 

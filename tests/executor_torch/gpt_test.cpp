@@ -155,10 +155,10 @@ TEST_CASE("ties: one tensor within a stage, one a stage across them, and their g
   const auto parts = nn::cut(parted, partition);
   const auto across = nn::ties_across_stages(parted, partition);
   REQUIRE(across.size() == 1);
-  const std::vector<nn::StageParameter> ends{{0, 0}, {2, 0}};
+  const std::vector<nn::StageParameter> ends{{0, 0}, {2, 2}};
   CHECK(bool(across[0] == ends));
   const torch::Tensor of_embedding = nn::parameters_of(parts[0])[0];
-  const torch::Tensor of_head = nn::parameters_of(parts[2])[0];
+  const torch::Tensor of_head = nn::parameters_of(parts[2])[2];
   CHECK_FALSE(of_embedding.is_same(of_head));
   CHECK(of_embedding.data_ptr() != of_head.data_ptr());
   CHECK(torch::equal(of_embedding, of_head));
