@@ -79,7 +79,14 @@ ir::Result<nn::TrainConfig> config_of(const TrainArguments& arguments,
   if (arguments.momentum && arguments.optimizer.starts_with("adam")) {
     return usage("--momentum", "is an option of --optimizer sgd and rmsprop; drop one");
   }
-  config.device = arguments.device == "inline" ? nn::TrainDevice::Inline : nn::TrainDevice::Cpu;
+  config.device = arguments.device == "inline" ? nn::TrainDevice::Inline
+                  : arguments.device == "cuda" ? nn::TrainDevice::Cuda
+                                               : nn::TrainDevice::Cpu;
+  ir::Result<nn::ComputeConfig> compute = compute_config(arguments.compute, arguments.device);
+  if (!compute.ok()) {
+    return compute.error();
+  }
+  config.compute = std::move(compute).value();
   config.recipe = recipe_of(arguments.recipe);
   config.seed = arguments.seed;
   config.time_out = std::chrono::seconds(arguments.timeout_s);
@@ -160,9 +167,10 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
   real_number(command, "--weight-decay", arguments.weight_decay, 0.0, 1e6, "(default 0)");
   whole_number(command, "--seed", arguments.seed, 0, 0xffffffffU,
                "fixes weights, order of samples, everything");
-  one_of(command, "--device", arguments.device, {"cpu", "inline", "emulated"},
-         "cpu: a thread a stage; inline: one task after the other, the reference; emulated: see "
-         "below");
+  one_of(command, "--device", arguments.device, {"cpu", "cuda", "inline", "emulated"},
+         "cpu: a thread a stage; cuda: a stream a lane, on GPUs; inline: one task after the other, "
+         "the reference; emulated: see below");
+  add_compute_options(command, arguments.compute);
   whole_number(command, "--intra-op-threads", config.intra_op_threads, 1, 1024,
                "LibTorch's threads within each stage");
   whole_number(command, "--timeout-s", arguments.timeout_s, 1, 86400, "bounds every wait");
@@ -192,6 +200,7 @@ ir::Result<TrainRequest> train_request(const TrainArguments& arguments,
     return config.error();
   }
   request.config = std::move(config).value();
+  request.pin_threads = arguments.compute.pin == "auto";
   request.config.extrapolation = request.policy->extrapolation;
   ir::Result<scheduler::Passes> passes = resolve_passes(arguments.passes, request.config.stages);
   if (!passes.ok()) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/passes_arguments.h"
+#include "app/train_compute_arguments.h"
 #include "app/train_data_arguments.h"
 #include "app/train_model_arguments.h"
 #include "app/train_recipe_arguments.h"
@@ -26,6 +27,7 @@ struct TrainArguments {
   TrainDataArguments data;
   TrainModelArguments model;
   RecipeArguments recipe;
+  ComputeArguments compute;
   std::string policy;
   std::string profile;
   std::string optimizer = "adam";
@@ -53,6 +55,7 @@ struct TrainRequest {
   scheduler::Passes passes;
   executor::nn::TrainConfig config;
   std::optional<ir::Profile> profile;
+  bool pin_threads = true;
 };
 
 /// Checks everything that can be checked before the data are read, outputs included. Errors: Usage;

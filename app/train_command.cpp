@@ -1,19 +1,21 @@
 #include <cstdlib>
 #include <iostream>
+#include <memory>
 #include <utility>
 
 #include "app/commands.h"
 #include "app/exit_status.h"
+#include "app/gpu_device.h"
 #include "app/interrupt.h"
 #include "app/progress.h"
 #include "app/train_arguments.h"
 #include "app/train_output.h"
+#include "app/train_threads.h"
 #include <fmt/format.h>
 
 #include "executor/cpu/cpu_backend.h"
 #include "executor/cpu/cpu_pool.h"
 #include "executor/inline_backend.h"
-#include "executor/torch/intra_op_threads.h"
 #include "executor/torch/trainer.h"
 #include "ir/files.h"
 #include "scheduler/compile.h"
@@ -44,17 +46,17 @@ scheduler::StageGraph graph_of(const nn::TrainFacts& facts,
 ir::Result<nn::TrainResult> train_on_device(const nn::TrainConfig& config,
                                             nn::Trainer& trainer,
                                             const nn::ScheduleSource& source,
-                                            std::uint32_t devices,
+                                            const executor::CpuPoolOptions& threads,
+                                            GpuDevice* gpu,
                                             const nn::TrainCallbacks& callbacks) {
+  if (gpu != nullptr) {
+    return trainer.train(source, gpu->backend(), callbacks);
+  }
   if (config.device == nn::TrainDevice::Inline) {
     executor::InlineBackend backend;
     return trainer.train(source, backend, callbacks);
   }
-  const std::uint32_t threads = config.intra_op_threads;
-  auto pool =
-      executor::CpuPool::create({.devices = devices, .on_thread_start = [threads](ir::DeviceId) {
-                                   nn::set_intra_op_threads(threads);
-                                 }});
+  auto pool = executor::CpuPool::create(threads);
   if (!pool.ok()) {
     return pool.error();
   }
@@ -114,9 +116,17 @@ ir::Status write_outputs(const TrainArguments& arguments,
 
 ir::Status train_command(const TrainArguments& arguments,
                          const scheduler::PolicyRegistry& registry) {
-  const ir::Result<TrainRequest> request = train_request(arguments, registry);
+  ir::Result<TrainRequest> request = train_request(arguments, registry);
   if (!request.ok()) {
     return request.error();
+  }
+  std::unique_ptr<GpuDevice> gpu;  // outlives the trainer, whose tensors are there
+  if (request.value().config.device == nn::TrainDevice::Cuda) {
+    ir::Result<std::unique_ptr<GpuDevice>> opened = GpuDevice::open(request.value().config);
+    if (!opened.ok()) {
+      return opened.error();
+    }
+    gpu = std::move(opened).value();
   }
   const nn::TrainConfig& config = request.value().config;
   const InterruptGuard guard;
@@ -142,7 +152,14 @@ ir::Status train_command(const TrainArguments& arguments,
   if (!schedule.ok()) {
     return schedule.error();
   }
+  const std::uint32_t devices = schedule.value().devices;
+  const bool pins = request.value().pin_threads && config.device == nn::TrainDevice::Cpu;
+  const executor::CpuPoolOptions threads =
+      train_pool_options(devices, devices, config.intra_op_threads, pins);
   if (!arguments.json) {
+    if (config.device == nn::TrainDevice::Cpu) {
+      std::cout << describe_pinning(threads, pins) << '\n';
+    }
     std::cout << head_lines(config, facts, schedule.value()) << std::flush;
   }
 
@@ -165,7 +182,7 @@ ir::Status train_command(const TrainArguments& arguments,
               << std::flush;
   };
   const ir::Result<nn::TrainResult> result =
-      train_on_device(config, trainer.value(), source, schedule.value().devices, callbacks);
+      train_on_device(config, trainer.value(), source, threads, gpu.get(), callbacks);
   progress.clear();
   if (!result.ok()) {
     return result.error();

@@ -71,8 +71,21 @@ void add_run(Json& json, const nn::TrainConfig& config, const ir::Schedule& sche
   json["stages"] = schedule.stages.size();
   json["micro_batches"] = schedule.micro_batches;
   json["batch_size"] = config.batch_size;
+  json["dtype"] = nn::compute_type_name(config.compute.dtype);
   json["seed"] = config.seed;
   json["schedule_version"] = ir::kScheduleFormatVersion;
+}
+
+std::string device_name(nn::TrainDevice device) {
+  switch (device) {
+    case nn::TrainDevice::Inline:
+      return "inline";
+    case nn::TrainDevice::Cpu:
+      return "cpu";
+    case nn::TrainDevice::Cuda:
+      return "cuda";
+  }
+  return "";
 }
 
 std::int64_t parameters_of(const nn::TrainFacts& facts) {
@@ -217,7 +230,8 @@ ir::Result<std::string> trace_of_run(const TrainRequest& request,
                     result.timeline_first + schedule.mini_batches - 1);
   }
   info.facts = {{"model", config.model},
-                {"device", config.device == nn::TrainDevice::Inline ? "inline" : "cpu"},
+                {"device", device_name(config.device)},
+                {"dtype", std::string(nn::compute_type_name(config.compute.dtype))},
                 {"batch_size", std::to_string(config.batch_size)},
                 {"epoch", std::to_string(result.timeline_epoch)},
                 {"optimizer", std::string(nn::optimizer_name(config.optimizer.kind))},

@@ -28,6 +28,9 @@ ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages, const SampleS
       for (Stage* stage : stages) {
         output = stage->evaluate(output);
       }
+      output = output.is_cpu() && output.scalar_type() != torch::kBFloat16
+                   ? output
+                   : output.to(torch::kCPU, torch::kFloat32);
       const torch::Tensor labels = samples.label_batch(numbers).flatten();
       output = output.reshape({labels.size(0), -1});
       const torch::Tensor loss = torch::nn::functional::cross_entropy(
@@ -47,7 +50,8 @@ ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages, const SampleS
 std::uint64_t weights_hash(const std::vector<Stage*>& stages) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const Stage* stage : stages) {
-    for (const torch::Tensor& weight : stage->weights()) {
+    for (const torch::Tensor& on_device : stage->weights()) {
+      const torch::Tensor weight = on_device.cpu();
       const auto* bytes = static_cast<const unsigned char*>(weight.data_ptr());
       for (std::size_t i = 0; i < weight.nbytes(); ++i) {
         hash = (hash ^ bytes[i]) * 0x100000001b3ULL;

@@ -1,5 +1,6 @@
 #include "executor/torch/model.h"
 
+#include <set>
 #include <unordered_set>
 #include <utility>
 
@@ -36,6 +37,33 @@ std::vector<torch::Tensor> parameters_of(const std::vector<Layer>& layers) {
     }
   }
   return parameters;
+}
+
+std::vector<torch::Dtype> compute_types_of(const std::vector<Layer>& layers, torch::Dtype type) {
+  std::set<const void*> of_batch_norms;
+  const auto parent_of = [](const std::string& name) {
+    const std::size_t dot = name.rfind('.');
+    return dot == std::string::npos ? std::string() : name.substr(0, dot);
+  };
+  for (const Layer& layer : layers) {
+    std::set<std::string> batch_norms;
+    for (const auto& buffer : layer.module->named_buffers()) {
+      if (buffer.key().ends_with("running_mean")) {
+        batch_norms.insert(parent_of(buffer.key()));
+      }
+    }
+    for (const auto& parameter : layer.module->named_parameters()) {
+      if (batch_norms.contains(parent_of(parameter.key()))) {
+        of_batch_norms.insert(parameter.value().unsafeGetTensorImpl());
+      }
+    }
+  }
+  std::vector<torch::Dtype> types;
+  for (const torch::Tensor& parameter : parameters_of(layers)) {
+    types.push_back(
+        of_batch_norms.contains(parameter.unsafeGetTensorImpl()) ? parameter.scalar_type() : type);
+  }
+  return types;
 }
 
 std::uint64_t layer_seed(std::uint64_t seed, std::size_t index) {

@@ -75,6 +75,13 @@ using ModelFactory = std::function<ir::Result<Model>(
 /// The parameters of `layers` that are trained (requires_grad), in order, each tensor once.
 [[nodiscard]] std::vector<torch::Tensor> parameters_of(const std::vector<Layer>& layers);
 
+/// In which type each of parameters_of(layers) is computed with where `type` is asked for: those of
+/// batch norms, whose statistics are kept beside them, stay as they are. A layer that saves a
+/// converted copy of its weights for the backward would not read the slot it is told to, so nothing
+/// is converted on the way.
+[[nodiscard]] std::vector<torch::Dtype> compute_types_of(const std::vector<Layer>& layers,
+                                                         torch::Dtype type);
+
 /// The seed of layer `index` of a model: each draws from a generator of its own, so that no cut
 /// changes any layer's initial weights.
 [[nodiscard]] std::uint64_t layer_seed(std::uint64_t seed, std::size_t index);

@@ -22,25 +22,45 @@ ir::Error wrong_order(std::string what) {
   return ir::make_error(ErrorKind::Internal, "wrong-order", "", std::move(what));
 }
 
+std::vector<Layer> on_device(std::vector<Layer> layers, torch::Device device) {
+  if (!device.is_cpu()) {
+    for (Layer& layer : layers) {
+      layer.module->to(device);
+    }
+  }
+  return layers;
+}
+
 /// Cross-entropy over samples: outputs [samples, classes], labels [samples]; of text over samples
-/// and tokens: [samples, sequence, classes] and [samples, sequence].
+/// and tokens: [samples, sequence, classes] and [samples, sequence]. Never in bfloat16.
 torch::Tensor mean_loss(const torch::Tensor& output, const torch::Tensor& labels) {
-  return torch::nn::functional::cross_entropy(output.reshape({labels.numel(), -1}),
+  const bool is_narrow = output.scalar_type() == torch::kBFloat16;
+  const torch::Tensor exact = is_narrow ? output.to(torch::kFloat32) : output;
+  return torch::nn::functional::cross_entropy(exact.reshape({labels.numel(), -1}),
                                               labels.flatten());
 }
 
 }  // namespace
 
 Stage::Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOptions& options)
-    : layers_(std::move(layers)),
+    : layers_(on_device(std::move(layers), options.device)),
       pieces_(pieces_of(layers_, options.splits_backward ? Cut::AtParameters : Cut::Nowhere)),
       by_layer_(pieces_of(layers_, Cut::AtLayers)),
       takes_input_gradient_(takes_input_gradient),
       seed_(options.seed),
-      leaves_(parameters_of(layers_)) {
-  weights_ = std::make_shared<WeightSlots>(leaves_);
-  optimizer_ = std::make_unique<StageOptimizer>(options.optimizer, options.prediction,
-                                                options.predicts, weights_->slot(ir::kMasterSlot));
+      compute_type_(options.compute_type),
+      device_(options.device),
+      leaves_(parameters_of(layers_)),
+      sums_(leaves_.size()) {
+  std::vector<torch::Dtype> types;
+  if (compute_type_) {
+    types = compute_types_of(layers_, *compute_type_);
+  }
+  weights_ = std::make_shared<WeightSlots>(leaves_, std::move(types));
+  optimizer_ =
+      std::make_unique<StageOptimizer>(options.optimizer, options.prediction, options.predicts,
+                                       weights_->slot(ir::kMasterSlot), options.prediction_kernel);
+  bind(ir::kMasterSlot);  // from here on the leaves are of the type they are computed with
   begin_segment(1);
 }
 
@@ -50,6 +70,7 @@ void Stage::begin_segment(std::uint16_t slots, const SegmentStart& start) {
   for (torch::Tensor& leaf : leaves_) {
     leaf.mutable_grad().reset();
   }
+  sums_.assign(leaves_.size(), torch::Tensor());
   weights_->reserve(slots);
   held_.assign(weights_->slots(), Held{});
   held_.front().version = 0;
@@ -68,7 +89,7 @@ ir::Status Stage::check(const ir::WeightRead& weights) const {
 }
 
 void Stage::bind(ir::SlotId slot) {
-  const std::vector<torch::Tensor>& weights = weights_->slot(slot);
+  const std::vector<torch::Tensor>& weights = weights_->compute(slot);
   for (std::size_t p = 0; p < leaves_.size(); ++p) {
     leaves_[p].set_data(weights[p]);
   }
@@ -79,6 +100,38 @@ PassKey Stage::key_of(ir::MicroBatch micro_batch) const {
   return {.seed = seed_,
           .mini_batch = start_.mini_batch + j / start_.micro_batches,
           .micro_batch = j % start_.micro_batches};
+}
+
+/// Token indices stay what they are.
+torch::Tensor Stage::in_compute_type(const torch::Tensor& input) const {
+  return compute_type_ && input.is_floating_point() ? input.to(*compute_type_) : input;
+}
+
+torch::Tensor& Stage::gradient_of(std::size_t parameter) {
+  const bool is_summed =
+      leaves_[parameter].scalar_type() != weights_->slot(ir::kMasterSlot)[parameter].scalar_type();
+  return is_summed ? sums_[parameter] : leaves_[parameter].mutable_grad();
+}
+
+/// A gradient that a backward left in another type than the masters' is added to their sum.
+void Stage::add_up_gradients() {
+  if (!compute_type_) {
+    return;
+  }
+  const torch::NoGradGuard no_grad;
+  const std::vector<torch::Tensor>& masters = weights_->slot(ir::kMasterSlot);
+  for (std::size_t p = 0; p < leaves_.size(); ++p) {
+    torch::Tensor& gradient = leaves_[p].mutable_grad();
+    if (!gradient.defined() || gradient.scalar_type() == masters[p].scalar_type()) {
+      continue;
+    }
+    if (sums_[p].defined()) {
+      sums_[p].add_(gradient);
+    } else {
+      sums_[p] = gradient.to(masters[p].scalar_type());
+    }
+    gradient.reset();
+  }
 }
 
 PassGraph::Tail Stage::tail_of(const InFlight& pass, torch::Tensor* mean) const {
@@ -102,12 +155,12 @@ torch::Tensor Stage::keep_and_run(InFlight& pass,
                                   torch::Tensor* mean) {
   if (keep == Keep::Graph) {
     const ForwardScope scope(weights_);
-    pass.graph.emplace(pieces_, input, takes_input_gradient_, tail_of(pass, mean));
+    pass.graph.emplace(pieces_, in_compute_type(input), takes_input_gradient_, tail_of(pass, mean));
     return pass.graph->output().detach();
   }
   const torch::NoGradGuard no_grad;
   pass.by_layer = keep == Keep::LayerInputs;
-  torch::Tensor next = input.detach();
+  torch::Tensor next = in_compute_type(input).detach();
   for (const Piece& piece : pass.by_layer ? by_layer_ : pieces_) {
     if (pass.by_layer || pass.inputs.empty()) {
       pass.inputs.push_back(next);
@@ -156,8 +209,7 @@ ir::Result<MicroBatchLoss> Stage::forward_loss(ir::MicroBatch micro_batch,
   const torch::Tensor loss = mean_loss(output, labels);
   const torch::Tensor hits = output.argmax(-1).eq(labels).sum();
   const double tokens = static_cast<double>(labels.numel()) / static_cast<double>(labels.size(0));
-  return MicroBatchLoss{.mean = loss.item<double>(),
-                        .correct = static_cast<double>(hits.item<std::int64_t>()) / tokens,
+  return MicroBatchLoss{.mean_and_correct = PendingNumbers(loss, hits.to(torch::kFloat64) / tokens),
                         .samples = static_cast<std::uint32_t>(labels.size(0))};
 }
 
@@ -203,6 +255,7 @@ torch::Tensor Stage::backward_by_layers(InFlight& pass,
       const BackwardScope scope(*weights_, slot);
       down = pass.graph->backward(down);
     }
+    add_up_gradients();
     pass.inputs.pop_back();
     pass.labels.reset();  // the loss stood behind the last layer
     if (pass.inputs.empty() || !down.defined()) {
@@ -228,7 +281,9 @@ ir::Result<torch::Tensor> Stage::backward(ir::MicroBatch micro_batch,
     return backward_by_layers(pass.mapped(), micro_batch, gradient, weights.slot);
   }
   const BackwardScope scope(*weights_, weights.slot);
-  return pass.mapped().graph->backward(gradient);
+  torch::Tensor down = pass.mapped().graph->backward(gradient);
+  add_up_gradients();
+  return down;
 }
 
 ir::Result<torch::Tensor> Stage::backward_input(ir::MicroBatch micro_batch,
@@ -255,6 +310,7 @@ ir::Status Stage::backward_weight(ir::MicroBatch micro_batch, const ir::WeightRe
   }
   const BackwardScope scope(*weights_, weights.slot);
   pass.mapped().graph->backward_weight();
+  add_up_gradients();
   return {};
 }
 
@@ -297,11 +353,13 @@ ir::Status Stage::step(const ir::Step& task) {
     return status;
   }
   std::vector<torch::Tensor> gradients;
-  for (torch::Tensor& leaf : leaves_) {
-    gradients.push_back(std::move(leaf.mutable_grad()));
-    leaf.mutable_grad().reset();
+  gradients.reserve(leaves_.size());
+  for (std::size_t p = 0; p < leaves_.size(); ++p) {
+    gradients.push_back(std::move(gradient_of(p)));
+    gradient_of(p).reset();
   }
   optimizer_->step(std::move(gradients));
+  weights_->refresh();
   held_.front().version = task.version + 1;
   return {};
 }
@@ -312,7 +370,7 @@ torch::Tensor Stage::evaluate(const torch::Tensor& input) {
   for (Layer& layer : layers_) {
     layer.module->eval();
   }
-  torch::Tensor output = input;
+  torch::Tensor output = in_compute_type(moved_to(input, device_));
   for (const Piece& piece : pieces_) {
     output = piece.run(output);
   }
@@ -324,23 +382,24 @@ torch::Tensor Stage::evaluate(const torch::Tensor& input) {
 
 std::vector<torch::Tensor> Stage::gradients() const {
   std::vector<torch::Tensor> gradients;
-  for (const torch::Tensor& leaf : leaves_) {
-    gradients.push_back(leaf.grad());
+  gradients.reserve(leaves_.size());
+  for (std::size_t p = 0; p < leaves_.size(); ++p) {
+    gradients.push_back(sums_[p].defined() ? sums_[p] : leaves_[p].grad());
   }
   return gradients;
 }
 
 void Stage::set_gradients(std::vector<torch::Tensor> gradients) {
   for (std::size_t p = 0; p < leaves_.size(); ++p) {
-    leaves_[p].mutable_grad() = std::move(gradients.at(p));
+    gradient_of(p) = std::move(gradients.at(p));
   }
 }
 
 void Stage::scale_gradients(double factor) {
   const torch::NoGradGuard no_grad;
-  for (torch::Tensor& leaf : leaves_) {
-    if (leaf.grad().defined()) {
-      leaf.mutable_grad().mul_(factor);
+  for (std::size_t p = 0; p < leaves_.size(); ++p) {
+    if (gradient_of(p).defined()) {
+      gradient_of(p).mul_(factor);
     }
   }
 }

@@ -13,6 +13,9 @@
 // runs the last one, the backward the others, each just before it is needed, on the input that the
 // forward gave it.
 //
+// Where passes compute in another type than the masters' (compute_config.h), a step also makes the
+// copy of slot 0 that passes read, and each backward's gradients are added up in the masters' type.
+//
 // Thread-safety: none; a stage's tasks follow each other. Faults: Internal "wrong-weights" when a
 // slot holds something else than the task expects; else it throws what LibTorch throws.
 #pragma once
@@ -25,7 +28,9 @@
 
 #include <torch/torch.h>
 
+#include "executor/prediction_kernel.h"
 #include "executor/torch/dropout.h"
+#include "executor/torch/gpu_tensors.h"
 #include "executor/torch/model.h"
 #include "executor/torch/pass_graph.h"
 #include "executor/torch/stage_optimizer.h"
@@ -43,6 +48,10 @@ struct StageOptions {
   bool predicts = false;         ///< keep the history that predictions need
   std::uint64_t seed = 0;        ///< of the dropouts' masks
   bool splits_backward = false;  ///< some backwards come in two parts
+  /// That passes compute in; none: that of the weights.
+  std::optional<torch::Dtype> compute_type = std::nullopt;
+  torch::Device device = torch::kCPU;            ///< where the layers are moved to
+  PredictionKernel prediction_kernel = nullptr;  ///< of that device; none: the CPU's
 };
 
 /// What a forward keeps until its backward, or its recompute.
@@ -58,10 +67,11 @@ struct SegmentStart {
   std::uint32_t micro_batches = 1;  ///< T of the segment
 };
 
-/// What the loss says of one micro-batch.
+/// What the loss says of one micro-batch; on a GPU, as soon as it is known there.
 struct MicroBatchLoss {
-  double mean = 0.0;     ///< cross-entropy, over its samples and the tokens of each
-  double correct = 0.0;  ///< samples; of text, a sample counts by the share of its tokens
+  /// Cross-entropy over its samples and the tokens of each; samples that were right, of text a
+  /// sample by the share of its tokens.
+  PendingNumbers mean_and_correct;
   std::uint32_t samples = 0;
 };
 
@@ -140,6 +150,12 @@ class Stage {
   /// Storages of weights over all slots and parameters.
   [[nodiscard]] std::size_t weight_storages() const { return weights_->storages(); }
 
+  /// Of all slots but the masters, and of the copy of these that passes read, if there is one.
+  [[nodiscard]] std::size_t slot_bytes() const { return weights_->slot_bytes(); }
+
+  /// Where it computes: inputs, labels and gradients must be there.
+  [[nodiscard]] torch::Device device() const { return device_; }
+
  private:
   /// A micro-batch between its forward and the end of its backward.
   struct InFlight {
@@ -170,6 +186,10 @@ class Stage {
                                                  const torch::Tensor& gradient,
                                                  ir::SlotId slot);
   [[nodiscard]] PassKey key_of(ir::MicroBatch micro_batch) const;
+  [[nodiscard]] torch::Tensor in_compute_type(const torch::Tensor& input) const;
+  void add_up_gradients();
+  /// Where the gradient of a parameter is: autograd's, or the sum.
+  [[nodiscard]] torch::Tensor& gradient_of(std::size_t parameter);
 
   std::vector<Layer> layers_;
   std::vector<Piece> pieces_;    ///< of graphs over the whole stage
@@ -177,7 +197,11 @@ class Stage {
   bool takes_input_gradient_ = false;
   std::uint64_t seed_ = 0;
   SegmentStart start_;
+  std::optional<torch::Dtype> compute_type_;
+  torch::Device device_ = torch::kCPU;
   std::vector<torch::Tensor> leaves_;  ///< the modules' parameters
+  /// Gradients of leaves that are not of their masters' type; undefined for all others.
+  std::vector<torch::Tensor> sums_;
   std::shared_ptr<WeightSlots> weights_;
   std::unique_ptr<StageOptimizer> optimizer_;
   std::vector<Held> held_;  ///< by slot

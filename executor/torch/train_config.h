@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "executor/torch/compute_config.h"
 #include "executor/torch/data_options.h"
 #include "executor/torch/train_recipe.h"
 #include "ir/status.h"
@@ -51,6 +52,7 @@ struct PredictionForm {
 enum class TrainDevice : std::uint8_t {
   Inline,  ///< InlineBackend: every task at once, in the caller's thread; the reference
   Cpu,     ///< CpuBackend: a thread a device
+  Cuda,    ///< GpuBackend: a stream a lane; TrainConfig::compute says which GPUs
 };
 
 struct TrainConfig {
@@ -70,6 +72,7 @@ struct TrainConfig {
   /// Absent: as the schedule's options `bias` and `gamma` have it.
   std::optional<BiasCorrection> bias;
   std::optional<double> gamma;
+  ComputeConfig compute;
   std::uint64_t seed = 0;              ///< of weights and order of samples
   std::uint32_t intra_op_threads = 1;  ///< of the evaluation, and of each stage
   /// For the backend that the caller makes; the trainer looks at neither.

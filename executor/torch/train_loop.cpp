@@ -66,12 +66,31 @@ void summarize(const std::vector<MiniBatchRecord>& records, EpochRecord& summary
   }
 }
 
+/// In the order of replicas.
+std::vector<ir::DeviceId> replica_devices(const ir::Schedule& schedule) {
+  std::vector<ir::DeviceId> devices;
+  for (const ir::StageInfo& stage : schedule.stages) {
+    devices.insert(devices.end(), stage.devices.begin(), stage.devices.end());
+  }
+  return devices;
+}
+
+/// A sum over replicas would read gradients that another stream may free.
+ir::Status check_gpus(const ir::Schedule& schedule, const ComputeConfig& compute) {
+  if (compute.gpus.empty() || replica_devices(schedule).size() == schedule.stages.size()) {
+    return {};
+  }
+  return ir::make_error(ErrorKind::Usage, "no-replicas-on-gpus", "--replicas",
+                        "gradients of replicas are summed on the CPU only; use --device cpu, or "
+                        "drop --replicas");
+}
+
 StageMemory memory_of(const Stage& stage) {
   StageMemory memory;
   for (const torch::Tensor& weight : stage.weights()) {
     memory.weights += static_cast<ir::Bytes>(weight.nbytes());
   }
-  memory.slots = memory.weights * static_cast<ir::Bytes>(stage.slots() - 1);
+  memory.slots = static_cast<ir::Bytes>(stage.slot_bytes());
   memory.optimizer = stage.optimizer().state_bytes();
   memory.weight_storages = stage.weight_storages();
   memory.parameters = stage.weights().size();
@@ -157,7 +176,12 @@ ir::Status TrainLoop::plan() {
               .stop_on_nan = config.stop_on_nan,
               .prediction_error_every = config.prediction_error_every,
               .interrupted = callbacks_.interrupted,
-              .on_mini_batch = callbacks_.on_mini_batch};
+              .on_mini_batch = callbacks_.on_mini_batch,
+              .compute = config.compute,
+              .replica_devices = replica_devices(*schedule.value())};
+  if (ir::Status status = check_gpus(*schedule.value(), config.compute); !status.ok()) {
+    return status;
+  }
   for (const SegmentPlan& segment : segments_of(0)) {
     const ir::Result<const ir::Schedule*> one =
         schedules_.get(segment.micro_batches, segment.mini_batches);
@@ -256,6 +280,9 @@ ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
   ir::Result<ir::Timeline> timeline = executor::run(schedule, handlers_, backend);
   if (!timeline.ok()) {
     return timeline.status();
+  }
+  if (ir::Status status = run_->collect_losses(true); !status.ok()) {
+    return status;
   }
   std::vector<MiniBatchRecord> done = run_->take_records();
   set_ends(schedule, timeline.value(), summary.train_time, done);

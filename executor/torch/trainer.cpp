@@ -167,7 +167,7 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactor
     facts.stage_parameters.push_back(parameter_count(part));
     if (k + 1 < config.stages) {
       facts.stage_graph.links[k].bytes =
-          part.back().output_size * largest.count * static_cast<ir::Bytes>(sizeof(float));
+          part.back().output_size * largest.count * compute_type_bytes(config.compute.dtype);
     }
     ++k;
   }

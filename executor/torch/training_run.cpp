@@ -1,7 +1,6 @@
 #include "executor/torch/training_run.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <variant>
@@ -31,6 +30,20 @@ ir::Error torch_failed(std::string what) {
 ir::Error no_tensor(const char* place) {
   return ir::make_error(ErrorKind::Internal, "no-tensor", "",
                         std::string("its ") + place + " has not arrived");
+}
+
+std::optional<torch::Dtype> compute_type_of(const RunOptions& options) {
+  return options.compute.dtype == ComputeType::BFloat16 ? std::optional(torch::kBFloat16)
+                                                        : std::nullopt;
+}
+
+torch::Device device_of(const RunOptions& options, std::size_t replica) {
+  const std::vector<std::uint32_t>& gpus = options.compute.gpus;
+  if (gpus.empty()) {
+    return torch::kCPU;
+  }
+  const std::uint32_t gpu = gpus[index_of(options.replica_devices.at(replica)) % gpus.size()];
+  return {torch::kCUDA, static_cast<torch::DeviceIndex>(gpu)};
 }
 
 }  // namespace
@@ -70,7 +83,10 @@ TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
                                         .prediction = options_.prediction,
                                         .predicts = options_.predicts,
                                         .seed = options_.seed,
-                                        .splits_backward = options_.splits_backward});
+                                        .splits_backward = options_.splits_backward,
+                                        .compute_type = compute_type_of(options_),
+                                        .device = device_of(options_, next),
+                                        .prediction_kernel = options_.compute.prediction_kernel});
     }
   }
 }
@@ -99,6 +115,7 @@ void TrainingRun::begin_segment(const ir::Schedule& schedule, Segment segment) {
     boundaries.assign(schedule.stages.size() - 1, empty);
   }
   losses_.assign(total, MicroBatchLoss{});
+  computed_.clear();
   records_.assign(schedule.mini_batches, MiniBatchRecord{});
   for (std::uint32_t i = 0; i < schedule.mini_batches; ++i) {
     records_[i].epoch = segment_.epoch;
@@ -246,56 +263,27 @@ ir::Status TrainingRun::forward(const ir::Task& task) {
   const std::size_t k = index_of(task.stage);
   const std::uint32_t j = index_of(pass.micro_batch);
   const std::uint32_t i = j / schedule_->micro_batches;
-  const ir::Result<torch::Tensor> input = input_of(k, j);
-  if (!input.ok()) {
-    return input.error();
+  const torch::Device device = stage_of(task).device();
+  ir::Result<torch::Tensor> arrived = input_of(k, j);
+  if (!arrived.ok()) {
+    return arrived.error();
   }
+  // A batch comes from the host's memory; what another stage has sent is there already.
+  const torch::Tensor input = moved_to(arrived.value(), device);
   if (k + 1 < schedule_->stages.size()) {
     ir::Result<torch::Tensor> output =
-        stage_of(task).forward(pass.micro_batch, input.value(), pass.weights, keep_of(task));
+        stage_of(task).forward(pass.micro_batch, input, pass.weights, keep_of(task));
     if (output.ok()) {
       post(Pass::Forward, k, k + 1, j, std::move(output.value()));
     }
     return output.status();
   }
   const std::span<const std::uint32_t> samples = samples_of(j);
-  const ir::Result<MicroBatchLoss> loss = stage_of(task).forward_loss(
-      pass.micro_batch, input.value(), samples_.label_batch(samples),
+  ir::Result<MicroBatchLoss> loss = stage_of(task).forward_loss(
+      pass.micro_batch, input, moved_to(samples_.label_batch(samples), device),
       step_weights_.share(ir::MiniBatch{i}, static_cast<std::uint32_t>(samples.size())),
       pass.weights, keep_of(task));
-  return loss.ok() ? record_loss(i, j, loss.value()) : loss.status();
-}
-
-ir::Status TrainingRun::record_loss(std::uint32_t mini_batch,
-                                    std::uint32_t micro_batch,
-                                    const MicroBatchLoss& loss) {
-  if (options_.stop_on_nan && !std::isfinite(loss.mean)) {
-    return ir::make_error(ErrorKind::Runtime, "loss-not-finite", "",
-                          "the loss is " + std::to_string(loss.mean) + " in mini-batch " +
-                              std::to_string(segment_.first + mini_batch) + " of epoch " +
-                              std::to_string(segment_.epoch) + " (micro-batch " +
-                              std::to_string(micro_batch) +
-                              "); lower --lr, or go on regardless with --no-stop-on-nan");
-  }
-  const std::lock_guard lock(record_mutex_);
-  losses_[micro_batch] = loss;
-  MiniBatchRecord& record = records_[mini_batch];
-  record.samples += loss.samples;
-  if (record.samples < segment_.mini_batches[mini_batch].count) {
-    return {};
-  }
-  // In the order of micro-batches, whichever replica was faster.
-  const std::uint32_t first = mini_batch * schedule_->micro_batches;
-  for (std::uint32_t j = first; j < first + schedule_->micro_batches; ++j) {
-    record.loss += losses_[j].mean * losses_[j].samples;
-    record.accuracy += losses_[j].correct;
-  }
-  record.loss /= record.samples;
-  record.accuracy /= record.samples;
-  if (options_.on_mini_batch) {
-    options_.on_mini_batch(record);
-  }
-  return {};
+  return loss.ok() ? record_loss(i, j, std::move(loss).value()) : loss.status();
 }
 
 ir::Status TrainingRun::recompute(const ir::Task& task) {
@@ -312,6 +300,7 @@ ir::Result<torch::Tensor> TrainingRun::take_gradient(std::size_t stage, std::uin
   if (!gradient.defined()) {
     return no_tensor("gradient");
   }
+  adopt(gradient);
   return gradient;
 }
 
@@ -419,26 +408,9 @@ ir::Status TrainingRun::receive(const ir::Task& task) {
   if (!places.wire[j].defined()) {
     return no_tensor("message");
   }
-  places.inbox[j] = std::move(places.wire[j]);
+  const torch::Tensor arrived = std::move(places.wire[j]);
+  places.inbox[j] = moved_to(arrived, stage_of(task).device());
   return {};
-}
-
-std::vector<MiniBatchRecord> TrainingRun::take_records() {
-  const std::uint32_t every = options_.prediction_error_every;
-  for (MiniBatchRecord& record : records_) {
-    if (every > 0 && record.mini_batch % every == 0) {
-      record.prediction_error.resize(probes_.size());
-      record.unpredicted_error.resize(probes_.size());
-    }
-  }
-  for (std::size_t k = 0; k < probes_.size(); ++k) {
-    for (const PredictionError& error : probes_[k].take()) {
-      MiniBatchRecord& record = records_[index_of(error.mini_batch)];
-      record.prediction_error[k] = error.predicted;
-      record.unpredicted_error[k] = error.unpredicted;
-    }
-  }
-  return std::exchange(records_, {});
 }
 
 ir::Bytes TrainingRun::probe_bytes() const {

@@ -11,6 +11,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -45,6 +46,8 @@ struct RunOptions {
   std::uint32_t prediction_error_every = 0;
   const std::atomic<bool>* interrupted = nullptr;
   std::function<void(const MiniBatchRecord&)> on_mini_batch;
+  ComputeConfig compute;
+  std::vector<ir::DeviceId> replica_devices = {};  ///< with compute.gpus: of each replica's layers
 };
 
 /// The samples of one segment.
@@ -74,7 +77,12 @@ class TrainingRun {
   /// Handlers for every kind. They refer to this run.
   [[nodiscard]] HandlerTable handlers();
 
-  /// Records of the segment that has just ended, prediction errors included.
+  /// Ends the records of mini-batches whose losses a GPU has computed by now; `wait`: of all.
+  /// Errors: Runtime "loss-not-finite".
+  [[nodiscard]] ir::Status collect_losses(bool wait);
+
+  /// Records of the segment that has just ended, prediction errors included. Requires:
+  /// collect_losses(true).
   [[nodiscard]] std::vector<MiniBatchRecord> take_records();
 
   /// By replica, in the order of ir::Replicas; without replication by stage.
@@ -114,7 +122,10 @@ class TrainingRun {
 
   [[nodiscard]] ir::Status record_loss(std::uint32_t mini_batch,
                                        std::uint32_t micro_batch,
-                                       const MicroBatchLoss& loss);
+                                       MicroBatchLoss loss);
+  [[nodiscard]] ir::Status collect_computed(bool wait);
+  [[nodiscard]] ir::Status end_record(std::uint32_t mini_batch);
+  [[nodiscard]] ir::Status check_loss(std::uint32_t mini_batch, std::uint32_t micro_batch) const;
   [[nodiscard]] SampleRange range_of(std::uint32_t micro_batch) const;
   /// Numbers of the samples of one micro-batch; those of the segment's order.
   [[nodiscard]] std::span<const std::uint32_t> samples_of(std::uint32_t micro_batch) const;
@@ -152,6 +163,7 @@ class TrainingRun {
   std::mutex record_mutex_;  ///< of the two below, while tasks run
   std::vector<MiniBatchRecord> records_;
   std::vector<MicroBatchLoss> losses_;  ///< by micro-batch
+  std::deque<std::uint32_t> computed_;  ///< mini-batches whose losses are all on their way
 };
 
 /// Whether any task of `schedule` predicts.

@@ -34,9 +34,10 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
       }
       return;
     }
-    TORCH_CHECK(tensor.scalar_type() == weights_->slot(ir::kMasterSlot)[*parameter_].scalar_type(),
-                "a layer saves its weights reinterpreted as ", tensor.scalar_type(),
-                "; another slot's cannot be put in their place");
+    TORCH_CHECK(
+        tensor.scalar_type() == weights_->compute(ir::kMasterSlot)[*parameter_].scalar_type(),
+        "a layer saves its weights reinterpreted as ", tensor.scalar_type(),
+        "; another slot's cannot be put in their place");
     sizes_ = tensor.sizes().vec();
     strides_ = tensor.strides().vec();
     offset_ = tensor.storage_offset();
@@ -51,7 +52,7 @@ class SavedTensor final : public torch::autograd::SavedVariableHooks {
     const std::optional<ir::SlotId> slot = weights_->backward_slot();
     TORCH_CHECK(slot.has_value(), "a backward through a stage's graph outside of its backward");
     const at::NoGradGuard no_grad;
-    return weights_->slot(*slot)[*parameter_].as_strided(sizes_, strides_, offset_);
+    return weights_->compute(*slot)[*parameter_].as_strided(sizes_, strides_, offset_);
   }
 
  private:
@@ -89,7 +90,8 @@ torch::autograd::Engine& hook_engine() {
 
 }  // namespace
 
-WeightSlots::WeightSlots(std::vector<torch::Tensor> masters) {
+WeightSlots::WeightSlots(std::vector<torch::Tensor> masters,
+                         std::vector<torch::Dtype> compute_types) {
   for (std::size_t p = 0; p < masters.size(); ++p) {
     torch::Tensor& master = masters[p];
     master = master.detach();
@@ -102,15 +104,50 @@ WeightSlots::WeightSlots(std::vector<torch::Tensor> masters) {
     }
   }
   slots_.push_back(std::move(masters));
+  for (std::size_t p = 0; p < parameters(); ++p) {
+    const torch::Tensor& master = slots_.front()[p];
+    const bool is_same = compute_types.empty() || compute_types[p] == master.scalar_type();
+    compute_master_.push_back(is_same ? master : torch::empty_like(master, compute_types[p]));
+    own(compute_master_.back(), p);
+  }
+  refresh();
+}
+
+void WeightSlots::own(const torch::Tensor& tensor, std::size_t parameter) {
+  parameter_by_storage_.emplace(storage_key(tensor), parameter);
+}
+
+const std::vector<torch::Tensor>& WeightSlots::compute(ir::SlotId slot) const {
+  return slot == ir::kMasterSlot ? compute_master_ : this->slot(slot);
+}
+
+void WeightSlots::refresh() {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t p = 0; p < parameters(); ++p) {
+    if (!compute_master_[p].is_same(slots_.front()[p])) {
+      compute_master_[p].copy_(slots_.front()[p]);
+    }
+  }
+}
+
+std::size_t WeightSlots::slot_bytes() const {
+  std::size_t bytes = 0;
+  for (std::size_t p = 0; p < parameters(); ++p) {
+    bytes += compute_master_[p].is_same(slots_.front()[p]) ? 0 : compute_master_[p].nbytes();
+    for (std::size_t slot = 1; slot < slots_.size(); ++slot) {
+      bytes += slots_[slot][p].nbytes();
+    }
+  }
+  return bytes;
 }
 
 void WeightSlots::reserve(std::size_t count) {
   while (slots_.size() < count) {
     std::vector<torch::Tensor> slot;
-    for (const torch::Tensor& master : slots_.front()) {
+    for (const torch::Tensor& weight : compute_master_) {
       // Zeros, not empty: pages are touched here and not in the first task that writes them.
-      slot.push_back(torch::zeros_like(master));
-      parameter_by_storage_.emplace(storage_key(slot.back()), slot.size() - 1);
+      slot.push_back(torch::zeros_like(weight));
+      own(slot.back(), slot.size() - 1);
     }
     slots_.push_back(std::move(slot));
   }

@@ -27,14 +27,18 @@
 namespace xpipe::executor::nn {
 
 /// All storages of one stage's parameters: slot 0 the master weights, the others what the schedule
-/// puts there. Every tensor is contiguous, owns its storage and never moves.
+/// puts there. Every tensor is contiguous, owns its storage and never moves. A parameter may be
+/// computed with in another type than its master's: then its slots are of that type, and passes
+/// read slot 0 in a copy, which refresh() makes after each step.
 ///
 /// Thread-safety: none of its own; a stage's tasks follow each other by lanes and edges.
 class WeightSlots {
  public:
   /// `masters` become slot 0: the tensors themselves, not copies. Each must be contiguous and own
   /// its whole storage (std::invalid_argument).
-  explicit WeightSlots(std::vector<torch::Tensor> masters);
+  /// `compute_types`, by parameter; empty: all as their masters are.
+  explicit WeightSlots(std::vector<torch::Tensor> masters,
+                       std::vector<torch::Dtype> compute_types = {});
   WeightSlots(const WeightSlots&) = delete;
   WeightSlots& operator=(const WeightSlots&) = delete;
 
@@ -47,6 +51,15 @@ class WeightSlots {
 
   /// The parameters of one slot, without requires_grad. Requires: a slot that is there.
   [[nodiscard]] const std::vector<torch::Tensor>& slot(ir::SlotId slot) const;
+
+  /// What passes read of a slot: the slot itself, or the copy of slot 0.
+  [[nodiscard]] const std::vector<torch::Tensor>& compute(ir::SlotId slot) const;
+
+  /// Copies the masters into what passes read of them, where these are not the same.
+  void refresh();
+
+  /// Of all storages but the masters'.
+  [[nodiscard]] std::size_t slot_bytes() const;
 
   /// Different storages held, over all slots and parameters.
   [[nodiscard]] std::size_t storages() const { return parameter_by_storage_.size(); }
@@ -63,7 +76,10 @@ class WeightSlots {
  private:
   friend class BackwardScope;
 
+  void own(const torch::Tensor& tensor, std::size_t parameter);
+
   std::vector<std::vector<torch::Tensor>> slots_;
+  std::vector<torch::Tensor> compute_master_;  ///< masters, or their copies
   std::unordered_map<const void*, std::size_t> parameter_by_storage_;
   std::optional<ir::SlotId> backward_slot_;
 };
