@@ -70,7 +70,8 @@ std::vector<std::string> cluster_seeds() {
 std::vector<std::string> schedule_text_seeds() {
   std::vector<std::string> seeds = {
       std::string(ir::tests::kTwoStages), std::string(ir::tests::kOneStage),
-      std::string(ir::tests::kTwoLanes), std::string(ir::tests::kReplicas)};
+      std::string(ir::tests::kTwoLanes), std::string(ir::tests::kReplicas),
+      std::string(ir::tests::kExchanges)};
   for (const char* policy : {"xpipe", "pipedream"}) {
     seeds.push_back(ir::schedule_to_text(tests::schedule_for({policy, 2, 2, 2, {}})));
   }

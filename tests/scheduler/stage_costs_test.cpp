@@ -257,6 +257,22 @@ TEST_CASE("stage costs: the largest workspace of a stage's layers, scaled to the
   CHECK(model.costs.stages[1].workspace_bytes == 0);
 }
 
+TEST_CASE("stage costs: a clip reads the gradients, sends a number round, and scales them") {
+  ir::Cluster cluster = uniform_cluster(2, {1e9, 100, ir::Duplex::Full});
+  cluster.devices[0].memory_bandwidth_bytes_per_s = 1e9;
+  const StageCostRequest request{.layers_per_stage = {2, 2}, .batch_size = 8, .micro_batches = 1};
+  StageCostRequest clipping = request;
+  clipping.clips = true;
+  const CostModel plain = model_of(branchy(), request, cluster).costs;
+  const StagedModel model = model_of(branchy(), clipping, cluster);
+  CHECK(plain.stages[0].clip_norm == 0);
+  // A ring of two: 8 bytes over each link in all, two latencies; three copies of the parameters.
+  const ir::Nanos norms = 8 + 2 * 100;
+  CHECK(model.costs.stages[0].clip_norm == norms + 3 * model.costs.stages[0].parameter_bytes);
+  CHECK(model.costs.stages[1].clip_norm == norms);
+  CHECK(has_note(model, "stash copies and clips are free on device 1"));
+}
+
 TEST_CASE("stage costs: a stage's replicas cost what their devices make of it, and all-reduce") {
   ir::Cluster cluster = uniform_cluster(3, {1e9, 100, ir::Duplex::Full});
   cluster.devices[1].speed = 0.5;
