@@ -9,6 +9,7 @@
 #include "executor/engine.h"
 #include "executor/torch/evaluate.h"
 #include "executor/torch/intra_op_threads.h"
+#include "scheduler/exchange_pass.h"
 
 namespace xpipe::executor::nn {
 
@@ -76,6 +77,16 @@ StageMemory memory_of(const Stage& stage) {
   memory.weight_storages = stage.weight_storages();
   memory.parameters = stage.weights().size();
   return memory;
+}
+
+/// What the schedule was compiled to clip to.
+std::optional<double> clip_norm_of(const ir::Schedule& schedule) {
+  for (const auto& [name, value] : schedule.options) {
+    if (name == scheduler::kClipNormOption) {
+      return std::stod(value);
+    }
+  }
+  return std::nullopt;
 }
 
 /// The layers of each replica, in the order of ir::Replicas.
@@ -152,6 +163,9 @@ ir::Status TrainLoop::plan() {
   micro_batches_ = schedule.value()->micro_batches;
   options_ = {.optimizer = config.optimizer,
               .prediction = prediction_form(config, *schedule.value()),
+              .clip_norm = clip_norm_of(*schedule.value()),
+              .replicas = replicas_of_stages(*schedule.value()),
+              .seed = config.seed,
               .replicas = replicas_of_stages(*schedule.value()),
               .seed = config.seed,
               .stop_on_nan = config.stop_on_nan,

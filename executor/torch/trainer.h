@@ -63,7 +63,9 @@ struct MiniBatchRecord {
   std::uint32_t samples = 0;
   double loss = 0.0;      ///< mean over its samples, on the weights its forwards read
   double accuracy = 0.0;  ///< of the same forwards
-  ir::Nanos ended = 0;    ///< its last step, over the makespans since the start of the epoch
+  /// Of all stages together before clipping, where a schedule clips.
+  std::optional<double> gradient_norm;
+  ir::Nanos ended = 0;  ///< its last step, over the makespans since the start of the epoch
   /// By stage, for mini-batches that were probed; absent where the stage does not predict for
   /// forwards, or where the segment ended before the step aimed at. (design.md §10)
   std::vector<std::optional<double>> prediction_error;
