@@ -166,8 +166,6 @@ ir::Status TrainLoop::plan() {
               .clip_norm = clip_norm_of(*schedule.value()),
               .replicas = replicas_of_stages(*schedule.value()),
               .seed = config.seed,
-              .replicas = replicas_of_stages(*schedule.value()),
-              .seed = config.seed,
               .stop_on_nan = config.stop_on_nan,
               .prediction_error_every = config.prediction_error_every,
               .interrupted = callbacks_.interrupted,
