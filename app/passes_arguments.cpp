@@ -25,7 +25,8 @@ std::optional<std::uint32_t> PassesArguments::implied_stages() const {
 }
 
 bool PassesArguments::any() const {
-  return implied_stages() || recompute != "none" || sends != "eager" || clip_norm;
+  return implied_stages() || recompute != "none" || sends != "eager" || clip_norm ||
+         accumulate != 1;
 }
 
 void add_passes_options(CLI::App& command, PassesArguments& arguments) {
@@ -39,6 +40,9 @@ void add_passes_options(CLI::App& command, PassesArguments& arguments) {
          "run the forward again before each backward, keeping the stage's or the layers' inputs");
   one_of(command, "--sends", arguments.sends, {"eager", "rendezvous", "blocking"},
          "when a transfer starts, and whether its sender waits");
+  whole_number(command, "--accumulate", arguments.accumulate, 1, 1U << 20,
+               "mini-batches a step, with the mean over all their samples (default 1); synchronous "
+               "policies only");
   real_number(command, "--clip-norm", arguments.clip_norm, 0.0, 1e30,
               "scale the gradients of all stages down to this norm before each step; costs a "
               "synchronization, so synchronous policies only");
@@ -72,6 +76,7 @@ ir::Result<scheduler::Passes> resolve_passes(const PassesArguments& arguments,
                           "weight");
   }
   passes.clip_norm = arguments.clip_norm;
+  passes.accumulate = arguments.accumulate;
   return passes;
 }
 

@@ -1,6 +1,6 @@
 // The options that say where stages run and what the passes add: --devices, --placement,
-// --replicas, --recompute, --sends and --clip-norm, the same for every command that compiles a
-// schedule.
+// --replicas, --recompute, --sends, --clip-norm and --accumulate, the same for every command
+// that compiles a schedule.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +23,7 @@ struct PassesArguments {
   std::string recompute = "none";
   std::string sends = "eager";
   std::optional<double> clip_norm;
+  std::uint32_t accumulate = 1;
 
   /// The number of stages that these options take for granted where --stages is not given.
   [[nodiscard]] std::optional<std::uint32_t> implied_stages() const;

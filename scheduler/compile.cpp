@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ir/validate.h"
+#include "scheduler/accumulation_pass.h"
 #include "scheduler/communication_pass.h"
 #include "scheduler/exchange_pass.h"
 #include "scheduler/placement_pass.h"
@@ -56,10 +57,18 @@ ir::Status check_exchanges(const Policy& policy,
                            const PlanRequest& request,
                            const StageGraph& graph,
                            const Passes& passes) {
-  if (!passes.clip_norm && graph.ties.empty()) {
+  if (!passes.clip_norm && graph.ties.empty() && passes.accumulate == 1) {
     return {};
   }
   if (!policy.promises(request).equals_sequential) {
+    if (passes.accumulate != 1) {
+      return ir::make_error(
+          ErrorKind::Usage, "accumulate", "--accumulate",
+          "policy '" + policy.name +
+              "' predicts, stashes or reads weights by the step of each mini-batch, and would be "
+              "another one with a step for several; use a synchronous policy such as gpipe, or "
+              "larger mini-batches");
+    }
     const std::string steps =
         "policy '" + policy.name + "' steps each stage as soon as its own gradients are there";
     if (passes.clip_norm) {
@@ -144,6 +153,10 @@ ir::Result<ir::Schedule> compile(const Policy& policy,
   }
   if (ir::Status exchanges = check_exchanges(policy, complete, graph, passes); !exchanges.ok()) {
     return exchanges.error();
+  }
+  if (passes.accumulate > 1) {
+    accumulate_steps(passes.accumulate, plan.value());
+    complete.options.emplace(kAccumulateOption, std::to_string(passes.accumulate));
   }
   add_exchanges(graph, passes.clip_norm.has_value(), plan.value());
   if (passes.clip_norm) {

@@ -38,14 +38,18 @@ ir::Status check_schedule(const ir::Schedule& schedule,
   return error.diagnostics.empty() ? ir::Status() : ir::Status(std::move(error));
 }
 
-/// When each mini-batch's last step ended, `before` being the time of earlier segments.
+/// When each mini-batch's last step ended (where gradients are accumulated its last backward),
+/// `before` being the time of earlier segments.
 void set_ends(const ir::Schedule& schedule,
               const ir::Timeline& timeline,
               ir::Nanos before,
               std::vector<MiniBatchRecord>& records) {
   for (const ir::Span& span : timeline.spans) {
-    if (const auto* step = std::get_if<ir::Step>(&schedule.task(span.task).payload)) {
-      ir::Nanos& ended = records[index_of(step->mini_batch)].ended;
+    const ir::Task& task = schedule.task(span.task);
+    if (task.kind() == ir::TaskKind::Step || task.kind() == ir::TaskKind::Backward ||
+        task.kind() == ir::TaskKind::BackwardWeight) {
+      const ir::MiniBatch i = ir::mini_batch_of(task, schedule.micro_batches);
+      ir::Nanos& ended = records[index_of(i)].ended;
       ended = std::max(ended, before + span.end);
     }
   }

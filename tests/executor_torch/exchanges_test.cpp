@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "executor/engine.h"
+#include "executor/inline_backend.h"
 #include "executor/torch/intra_op_threads.h"
 #include "policies/register_all.h"
 #include "scheduler/compile.h"
@@ -200,6 +202,47 @@ TEST_CASE("clip: a norm that is no number ends the run, with the task's name") {
   CHECK(status.error().kind == ir::ErrorKind::Runtime);
   CHECK(status.error().diagnostics.front().code == "norm-not-finite");
   CHECK(status.error().diagnostics.front().where.find("CLIP0") != std::string::npos);
+}
+
+TEST_CASE("accumulation: the gradient's scale depends neither on T nor on it (C4)") {
+  ToyTraining training = clip_training();
+  training.segments = 1;
+  const nn::Samples samples = toy_samples(8, training.dtype);
+  std::optional<double> first;
+  for (const std::uint32_t accumulate : {1U, 2U}) {
+    for (const std::uint32_t micro_batches : {1U, 2U, 4U, 8U}) {
+      scheduler::Passes passes = clipping(1e9);
+      passes.accumulate = accumulate;
+      ToyRun toy{gpipe_schedule(2, micro_batches, accumulate, {}, passes), samples, nullptr};
+      toy.run = std::make_unique<nn::TrainingRun>(
+          nn::cut(toy_model(training.seed, training.dtype), toy_partition(2)), toy.samples,
+          nn::RunOptions{.optimizer = training.optimizer, .clip_norm = 1e9});
+      // The same rows in every mini-batch.
+      nn::Segment segment;
+      for (std::uint32_t i = 0; i < accumulate; ++i) {
+        segment.mini_batches.push_back({8 * i, 8});
+        for (std::uint32_t row = 0; row < 8; ++row) {
+          segment.order.push_back(row);
+        }
+      }
+      toy.run->begin_segment(toy.schedule, segment);
+      executor::InlineBackend backend;
+      REQUIRE(executor::run(toy.schedule, toy.run->handlers(), backend).ok());
+      const std::optional<double> norm = toy.run->take_records().back().gradient_norm;
+      REQUIRE(norm.has_value());
+      CHECK(*norm == doctest::Approx(first.value_or(*norm)).epsilon(1e-12));
+      first = norm;
+    }
+  }
+}
+
+TEST_CASE("accumulation: two mini-batches a step are those of one twice as large") {
+  ToyTraining training = clip_training();  // 12, 12, 12, 10
+  scheduler::Passes passes;
+  passes.accumulate = 2;
+  const std::vector<torch::Tensor> two = trained(compiled("gpipe", 2, 2, 4, {}, passes), training);
+  training.mini_batches = {24, 22};
+  CHECK(largest_difference(two, trained(compiled("gpipe", 1, 1, 2), training)) < 1e-12);
 }
 
 /// Two layers that share a weight, and two that do not.

@@ -37,6 +37,13 @@ Layout laid_out(std::uint32_t stages,
       .value();
 }
 
+Passes clipping_every(std::uint32_t mini_batches) {
+  Passes passes;
+  passes.accumulate = mini_batches;
+  passes.clip_norm = 1.0;
+  return passes;
+}
+
 /// One lane, without the weights read.
 std::string drawn(const ir::Schedule& schedule, std::size_t lane) {
   std::string text;
@@ -134,6 +141,36 @@ TEST_CASE("exchanges: legal for every size, layout and way to send, in text and 
         }
       }
     }
+  }
+}
+
+TEST_CASE("accumulation: steps and exchanges come every second mini-batch, and at the end") {
+  Passes passes = clipping_every(2);
+  passes.layout = laid_out(2, {}, {2, 1});
+  const auto schedule = exchanging(
+      "gpipe", {.stages = 2, .micro_batches = 2, .mini_batches = 3, .options = {}}, {}, passes);
+  REQUIRE_MESSAGE(schedule.ok(), schedule.error().to_string());
+  CHECK(drawn(schedule.value(), 0) ==
+        "0F0 0B0 0F2 0B2 0ALLREDUCE1 0CLIP1 0STEP1 0F4 0B4 0ALLREDUCE2 0CLIP2 0STEP2");
+  CHECK(drawn(schedule.value(), 2) ==
+        "1F0 1F1 1B0 1B1 1F2 1F3 1B2 1B3 1CLIP1 1STEP1 1F4 1F5 1B4 1B5 1CLIP2 1STEP2");
+  for (const ir::Task& task : schedule.value().tasks) {
+    if (const ir::WeightRead* read = ir::weights_read(task)) {
+      CHECK(read->version == (index_of(ir::mini_batch_of(task, 2)) < 2 ? 0U : 1U));
+    }
+  }
+  CHECK(schedule.value().options ==
+        std::vector<std::pair<std::string, std::string>>{{"accumulate", "2"}, {"clip-norm", "1"}});
+}
+
+TEST_CASE("accumulation: asynchronous policies refuse it and say why") {
+  for (const std::string policy : {"xpipe", "pipedream", "spectrain"}) {
+    const auto refused =
+        exchanging(policy, {.stages = 3, .micro_batches = 2, .mini_batches = 4, .options = {}}, {},
+                   {.accumulate = 2});
+    REQUIRE_FALSE(refused.ok());
+    CHECK(refused.error().diagnostics[0].where == "--accumulate");
+    CHECK(refused.error().to_string().find("would be another one") != std::string::npos);
   }
 }
 
