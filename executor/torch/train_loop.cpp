@@ -168,6 +168,7 @@ ir::Status TrainLoop::plan() {
   options_ = {.optimizer = config.optimizer,
               .prediction = prediction_form(config, *schedule.value()),
               .clip_norm = clip_norm_of(*schedule.value()),
+              .ties = inputs_.facts.ties,
               .replicas = replicas_of_stages(*schedule.value()),
               .seed = config.seed,
               .stop_on_nan = config.stop_on_nan,

@@ -34,15 +34,6 @@
 
 namespace xpipe::executor::nn {
 
-/// A weight that two stages share: parameter `first_parameter` of stage `first`, by its place in
-/// Stage::weights(), is that of the later stage `second`. Both begin alike.
-struct WeightTie {
-  std::size_t first = 0;
-  std::size_t first_parameter = 0;
-  std::size_t second = 0;
-  std::size_t second_parameter = 0;
-};
-
 struct RunOptions {
   OptimizerConfig optimizer;
   PredictionForm prediction;

@@ -62,9 +62,10 @@ std::vector<double> one_step(std::pair<double, double> weights,
       .optimizer = {.kind = nn::OptimizerKind::Sgd, .learning_rate = learning_rate},
       .segments = 1,
       .mini_batches = {1}};
-  ToyRun toy{schedule,
-             {.inputs = torch::ones({1, 1}), .labels = torch::zeros({1}, torch::kInt64)},
-             nullptr};
+  nn::Samples one;
+  one.inputs = torch::ones({1, 1});
+  one.labels = torch::zeros({1}, torch::kInt64);
+  ToyRun toy{schedule, one, nullptr};
   nn::RunOptions options{.optimizer = training.optimizer, .ties = ties};
   if (norm != nullptr) {
     options.clip_norm = 1.0;
@@ -275,8 +276,9 @@ TEST_CASE("tied weights: 50 steps on two stages are those of one weight, and the
   ToyTraining training = clip_training();
   training.optimizer = {.kind = nn::OptimizerKind::Adam, .learning_rate = 0.01};
   training.mini_batches.assign(25, 8);
-  const nn::Samples samples{.inputs = torch::randn({200, 6}, torch::kFloat64),
-                            .labels = torch::randint(0, 5, {200}, torch::kInt64)};
+  nn::Samples samples;
+  samples.inputs = torch::randn({200, 6}, torch::kFloat64);
+  samples.labels = torch::randint(0, 5, {200}, torch::kInt64);
   for (const bool clips : {false, true}) {
     CAPTURE(clips);
     const scheduler::Passes passes = clips ? clipping(0.3) : scheduler::Passes{};
