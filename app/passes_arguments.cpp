@@ -25,7 +25,8 @@ std::optional<std::uint32_t> PassesArguments::implied_stages() const {
 }
 
 bool PassesArguments::any() const {
-  return implied_stages() || recompute != "none" || sends != "eager";
+  return implied_stages() || recompute != "none" || sends != "eager" || clip_norm ||
+         accumulate != 1;
 }
 
 void add_passes_options(CLI::App& command, PassesArguments& arguments) {
@@ -39,6 +40,12 @@ void add_passes_options(CLI::App& command, PassesArguments& arguments) {
          "run the forward again before each backward, keeping the stage's or the layers' inputs");
   one_of(command, "--sends", arguments.sends, {"eager", "rendezvous", "blocking"},
          "when a transfer starts, and whether its sender waits");
+  whole_number(command, "--accumulate", arguments.accumulate, 1, 1U << 20,
+               "mini-batches a step, with the mean over all their samples (default 1); synchronous "
+               "policies only");
+  real_number(command, "--clip-norm", arguments.clip_norm, 0.0, 1e30,
+              "scale the gradients of all stages down to this norm before each step; costs a "
+              "synchronization, so synchronous policies only");
 }
 
 scheduler::Sends sends_of(const PassesArguments& arguments) {
@@ -63,6 +70,13 @@ ir::Result<scheduler::Passes> resolve_passes(const PassesArguments& arguments,
                      : arguments.recompute == "layer" ? scheduler::Recompute::Layer
                                                       : scheduler::Recompute::None;
   passes.sends = sends_of(arguments);
+  if (arguments.clip_norm && *arguments.clip_norm == 0.0) {
+    return ir::make_error(ir::ErrorKind::Usage, "options", "--clip-norm",
+                          "found 0, expected a number above 0: with 0 no step would change a "
+                          "weight");
+  }
+  passes.clip_norm = arguments.clip_norm;
+  passes.accumulate = arguments.accumulate;
   return passes;
 }
 

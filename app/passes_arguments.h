@@ -1,5 +1,6 @@
 // The options that say where stages run and what the passes add: --devices, --placement,
-// --replicas, --recompute and --sends, the same for every command that compiles a schedule.
+// --replicas, --recompute, --sends, --clip-norm and --accumulate, the same for every command
+// that compiles a schedule.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,8 @@ struct PassesArguments {
   std::vector<std::uint32_t> replicas;
   std::string recompute = "none";
   std::string sends = "eager";
+  std::optional<double> clip_norm;
+  std::uint32_t accumulate = 1;
 
   /// The number of stages that these options take for granted where --stages is not given.
   [[nodiscard]] std::optional<std::uint32_t> implied_stages() const;

@@ -94,7 +94,9 @@ ir::Status check_combination(const SimulateArguments& arguments) {
           std::pair{passes.devices.has_value(), "--devices"},
           std::pair{!passes.placement.empty(), "--placement"},
           std::pair{!passes.replicas.empty(), "--replicas"},
-          std::pair{passes.recompute != "none", "--recompute"}}) {
+          std::pair{passes.recompute != "none", "--recompute"},
+          std::pair{passes.accumulate != 1, "--accumulate"},
+          std::pair{passes.clip_norm.has_value(), "--clip-norm"}}) {
       if (given) {
         error.diagnostics.push_back(
             {"options", option, "has no effect with --schedule, which says it already; drop one"});

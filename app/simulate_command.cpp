@@ -137,6 +137,7 @@ void add_simulate_command(CLI::App& app, Context& context) {
       app.add_subcommand("simulate", "predict time, memory and staleness, without a GPU");
   command->footer(
       "Example: xpipe simulate --policy xpipe,gpipe --stages 4 --micro-batches 1,2,4\n"
+      "         xpipe simulate --policy gpipe --stages 4 --micro-batches 8 --clip-norm 1\n"
       "         xpipe simulate --sweep --policy xpipe,gpipe --stages 2,4,8 --micro-batches 1,2,4 "
       "\\\n"
       "             --latency-us 0,10,100 -o sweep.jsonl");

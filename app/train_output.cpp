@@ -39,6 +39,9 @@ Json mini_batch_json(const MiniBatchRecord& record, ir::Nanos previous) {
   if (record.ended > previous) {
     json["samples_per_s"] = 1e9 * record.samples / static_cast<double>(record.ended - previous);
   }
+  if (record.gradient_norm) {
+    json["gradient_norm"] = *record.gradient_norm;
+  }
   if (!record.prediction_error.empty()) {
     json["prediction_error"] = errors_json(record.prediction_error);
     json["unpredicted_error"] = errors_json(record.unpredicted_error);

@@ -54,6 +54,8 @@ bool is_pass(ir::TaskKind kind) {
     case ir::TaskKind::Send:
     case ir::TaskKind::Receive:
     case ir::TaskKind::AllReduce:
+    case ir::TaskKind::SumTied:
+    case ir::TaskKind::ClipNorm:
       return false;
   }
   return false;

@@ -172,6 +172,9 @@ ir::Status place(const WorkloadArguments& arguments,
       workload.placement.push_back(stage.devices);
     }
     workload.recompute = recompute_of(*schedule);
+    workload.clips =
+        std::any_of(schedule->tasks.begin(), schedule->tasks.end(),
+                    [](const ir::Task& task) { return task.kind() == ir::TaskKind::ClipNorm; });
   } else {
     ir::Result<scheduler::Passes> passes = resolve_passes(arguments.passes, workload.stages);
     if (!passes.ok()) {
@@ -180,6 +183,7 @@ ir::Status place(const WorkloadArguments& arguments,
     workload.passes = std::move(passes).value();
     workload.placement = workload.passes.layout->by_stage();
     workload.recompute = workload.passes.recompute;
+    workload.clips = workload.passes.clip_norm.has_value();
   }
   const std::uint32_t devices = devices_of(workload.placement);
   if (files.cluster.has_value() && files.cluster->devices.size() < devices) {
@@ -396,7 +400,8 @@ ir::Result<scheduler::StagedModel> staged_model(const Workload& workload,
                                  .extrapolation = policy.extrapolation,
                                  .placement = workload.placement,
                                  .task_overhead = workload.task_overhead,
-                                 .recompute = workload.recompute},
+                                 .recompute = workload.recompute,
+                                 .clips = workload.clips},
                                 workload.cluster);
 }
 

@@ -59,6 +59,7 @@ struct Workload {
   ir::Nanos task_overhead = 0;
   scheduler::Passes passes;                          ///< of schedules that are compiled for it
   std::vector<std::vector<ir::DeviceId>> placement;  ///< by stage, then replica
+  bool clips = false;  ///< the schedule clips gradients by their norm over all stages
   scheduler::Recompute recompute = scheduler::Recompute::None;  ///< of the schedules
 
   /// Samples of one mini-batch when it is cut into `micro_batches`.

@@ -34,13 +34,16 @@ enum class OpKind : std::uint8_t {
   Step,
   AllReduce,  ///< sums the gradients over the replicas; before the step of each
   Predict,    ///< makes the copy named here, unless there is one already or nobody reads it
+  SumTied,    ///< sums the gradients of weights shared with `peer`; on both stages, before the step
+  ClipNorm,   ///< clips by the norm over all stages; on each stage and replica, before the step
 };
 
 struct ComputeOp {
   OpKind kind = OpKind::Forward;
   StageId stage{};
-  std::uint32_t index = 0;  ///< the micro-batch; of Step, AllReduce and Predict the mini-batch
+  std::uint32_t index = 0;  ///< the micro-batch; else the mini-batch
   WantedWeights weights;    ///< of Step: `version` is the version it steps from
+  StageId peer{};           ///< of SumTied
 
   bool operator==(const ComputeOp&) const = default;
 };

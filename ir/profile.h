@@ -35,6 +35,17 @@ struct LayerEdge {
   auto operator<=>(const LayerEdge&) const = default;
 };
 
+/// Layers `first` and `second` share parameters of so many bytes, which both count among theirs:
+/// one copy where they are in one stage, else one in each.
+struct LayerTie {
+  std::uint32_t first = 0;  ///< indices into Profile::layers, first < second
+  std::uint32_t second = 0;
+  Bytes bytes = 0;
+
+  bool operator==(const LayerTie&) const = default;
+  auto operator<=>(const LayerTie&) const = default;
+};
+
 /// Layers stand in one stated topological order: the order of the file where it is one, else the
 /// topological order that always takes the ready layer that stands first in the file. Partitions
 /// are contiguous in it.
@@ -45,6 +56,7 @@ struct Profile {
   Nanos data_loading = 0;     ///< reported apart, never part of compute
   std::vector<LayerProfile> layers;
   std::vector<LayerEdge> edges;  ///< sorted; a chain when the file names none
+  std::vector<LayerTie> ties;    ///< sorted, no pair twice
 
   bool operator==(const Profile&) const = default;
 };

@@ -47,6 +47,11 @@ class Reader {
       }
       refuse_twin_edges();
     }
+    if (const JsonValue::Array* ties = root.array("ties", Need::Optional)) {
+      for (std::size_t i = 0; i < ties->size(); ++i) {
+        read_tie((*ties)[i], "/ties/" + std::to_string(i));
+      }
+    }
     root.refuse_unknown();
     if (!faults_.empty()) {
       return std::move(faults_).error();
@@ -60,10 +65,17 @@ class Reader {
         return error;
       }
     }
+    place_ties();
     return std::move(profile_);
   }
 
  private:
+  struct NamedTie {
+    std::string first;
+    std::string second;
+    Bytes bytes = 0;
+  };
+
   void read_layer(const JsonValue& value, const std::string& path) {
     JsonObject object(value, path, faults_);
     LayerProfile layer;
@@ -147,6 +159,68 @@ class Reader {
     edge_paths_.push_back(path);
   }
 
+  void read_tie(const JsonValue& value, const std::string& path) {
+    JsonObject object(value, path, faults_);
+    NamedTie tie;
+    tie.bytes = object.bytes("bytes", Need::Required).value_or(0);
+    const JsonValue::Array* ends = object.array("layers", Need::Required);
+    object.refuse_unknown();
+    if (ends == nullptr) {
+      return;
+    }
+    if (ends->size() != 2) {
+      faults_.add("profile-tie", path + "/layers",
+                  "expected two layers, found " + std::to_string(ends->size()));
+      return;
+    }
+    std::string* const names[] = {&tie.first, &tie.second};
+    for (std::size_t end = 0; end < 2; ++end) {
+      const std::string place = path + "/layers/" + std::to_string(end);
+      const auto* name = std::get_if<std::string>(&(*ends)[end].value);
+      const auto known = name == nullptr ? by_name_.end() : by_name_.find(*name);
+      if (name == nullptr) {
+        faults_.add("json-type", place,
+                    "expected the name of a layer, found " + (*ends)[end].shown());
+        return;
+      }
+      if (known == by_name_.end()) {
+        faults_.add("profile-tie", place, "no layer is called " + json_quoted(*name));
+        return;
+      }
+      const Bytes own = profile_.layers[known->second].parameter_bytes;
+      if (tie.bytes > own) {
+        faults_.add("profile-tie", place,
+                    "has " + std::to_string(own) + " bytes of parameters: expected at least the " +
+                        std::to_string(tie.bytes) + " that it shares");
+      }
+      *names[end] = *name;
+    }
+    const auto is_same_pair = [&tie](const NamedTie& other) {
+      return (other.first == tie.first && other.second == tie.second) ||
+             (other.first == tie.second && other.second == tie.first);
+    };
+    if (tie.first == tie.second) {
+      faults_.add("profile-tie", path, "ties a layer to itself: expected two layers");
+    } else if (std::any_of(ties_.begin(), ties_.end(), is_same_pair)) {
+      faults_.add("profile-tie", path, "ties two layers that are tied already: expected one tie");
+    }
+    ties_.push_back(std::move(tie));
+  }
+
+  /// Once the layers stand in their order.
+  void place_ties() {
+    const auto place_of = [this](const std::string& name) {
+      const auto found = std::find_if(profile_.layers.begin(), profile_.layers.end(),
+                                      [&name](const LayerProfile& l) { return l.name == name; });
+      return static_cast<std::uint32_t>(found - profile_.layers.begin());
+    };
+    for (const NamedTie& tie : ties_) {
+      const auto [first, second] = std::minmax({place_of(tie.first), place_of(tie.second)});
+      profile_.ties.push_back({first, second, tie.bytes});
+    }
+    std::sort(profile_.ties.begin(), profile_.ties.end());
+  }
+
   void refuse_twin_edges() {
     std::vector<std::pair<LayerEdge, std::size_t>> sorted;
     sorted.reserve(profile_.edges.size());
@@ -166,6 +240,7 @@ class Reader {
   JsonFaults faults_;
   Profile profile_;
   std::unordered_map<std::string, std::uint32_t> by_name_;
+  std::vector<NamedTie> ties_;
   std::vector<std::string> edge_paths_;  ///< by index into Profile::edges
 };
 
@@ -224,6 +299,14 @@ std::string profile_to_json(const Profile& profile) {
     }
     out += "\n  ]";
   }
+  for (std::size_t i = 0; i < profile.ties.size(); ++i) {
+    const LayerTie& tie = profile.ties[i];
+    out += (i == 0 ? ",\n  \"ties\": [\n    " : ",\n    ") + std::string("{\"layers\": [") +
+           json_quoted(profile.layers[tie.first].name) + ", " +
+           json_quoted(profile.layers[tie.second].name) +
+           "], \"bytes\": " + std::to_string(tie.bytes) + "}";
+  }
+  out += profile.ties.empty() ? "" : "\n  ]";
   return out + "\n}\n";
 }
 

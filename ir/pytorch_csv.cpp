@@ -23,6 +23,8 @@ const char* action_of(TaskKind kind) {
     case TaskKind::Send:
     case TaskKind::Receive:
     case TaskKind::AllReduce:
+    case TaskKind::SumTied:
+    case TaskKind::ClipNorm:
       return nullptr;
   }
   return nullptr;

@@ -39,6 +39,10 @@ std::string_view kind_name(TaskKind kind) {
       return "receive";
     case TaskKind::AllReduce:
       return "all-reduce";
+    case TaskKind::SumTied:
+      return "sum-tied";
+    case TaskKind::ClipNorm:
+      return "clip-norm";
   }
   return "unknown";
 }

@@ -127,6 +127,22 @@ struct AllReduce {
   bool operator==(const AllReduce&) const = default;
 };
 
+/// Adds up the gradients of the weights that this stage shares with stage `peer` (a tied
+/// embedding): those of the earlier stage, then those of the later one. Both stages have such a
+/// task, which names the other, and both get the sum.
+struct SumTied {
+  MiniBatch mini_batch{};
+  StageId peer{};
+  bool operator==(const SumTied&) const = default;
+};
+
+/// Brings the norms of the gradients of all stages together, and scales this stage's where the norm
+/// over all is above the run's limit. Every stage and replica has one before each step.
+struct ClipNorm {
+  MiniBatch mini_batch{};
+  bool operator==(const ClipNorm&) const = default;
+};
+
 using Payload = std::variant<Forward,
                              Backward,
                              BackwardInput,
@@ -138,7 +154,9 @@ using Payload = std::variant<Forward,
                              Release,
                              Send,
                              Receive,
-                             AllReduce>;
+                             AllReduce,
+                             SumTied,
+                             ClipNorm>;
 
 /// The same order as Payload.
 enum class TaskKind : std::uint8_t {
@@ -154,10 +172,12 @@ enum class TaskKind : std::uint8_t {
   Send,
   Receive,
   AllReduce,
+  SumTied,
+  ClipNorm,
 };
 
 inline constexpr std::size_t kTaskKinds = std::variant_size_v<Payload>;
-static_assert(kTaskKinds == static_cast<std::size_t>(TaskKind::AllReduce) + 1);
+static_assert(kTaskKinds == static_cast<std::size_t>(TaskKind::ClipNorm) + 1);
 
 struct Task {
   Payload payload;

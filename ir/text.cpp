@@ -81,6 +81,8 @@ constexpr Word kWords[] = {
     {"RECV_F", TaskKind::Receive, Pass::Forward},
     {"RECV_B", TaskKind::Receive, Pass::Backward},
     {"ALLREDUCE", TaskKind::AllReduce, Pass::Forward},
+    {"SUMTIED", TaskKind::SumTied, Pass::Forward},
+    {"CLIP", TaskKind::ClipNorm, Pass::Forward},
 };
 
 std::string_view word_of(TaskKind kind, Pass pass) {
@@ -324,6 +326,15 @@ Payload read_payload(
     }
     case TaskKind::AllReduce:
       return AllReduce{mini_batch};
+    case TaskKind::SumTied: {
+      SumTied tied{.mini_batch = mini_batch};
+      in.expect('[', "before the stage that has the same weights");
+      tied.peer = StageId{in.number<std::uint16_t>("peer stage")};
+      in.expect(']', "after the stage");
+      return tied;
+    }
+    case TaskKind::ClipNorm:
+      return ClipNorm{mini_batch};
   }
   return {};
 }
@@ -367,12 +378,18 @@ std::string to_text(const Task& task) {
           out += "[s";
           append(out, index_of(payload.slot));
           out += ']';
+        } else if constexpr (std::is_same_v<T, SumTied>) {
+          head(Pass::Forward, payload.mini_batch);
+          out += '[';
+          append(out, index_of(payload.peer));
+          out += ']';
         } else if constexpr (std::is_same_v<T, Send> || std::is_same_v<T, Receive>) {
           head(payload.pass, payload.micro_batch);
           append_message(out, task.stage, payload.peer, payload.pass, std::is_same_v<T, Send>,
                          payload.bytes);
         } else {
-          static_assert(std::is_same_v<T, AllReduce>, "give the new kind a text form");
+          static_assert(std::is_same_v<T, AllReduce> || std::is_same_v<T, ClipNorm>,
+                        "give the new kind a text form");
           head(Pass::Forward, payload.mini_batch);
         }
       },
@@ -400,7 +417,7 @@ Result<Task> task_from_text(std::string_view token) {
     in.back_to(word_begin);
     in.fail(
         "expected a task kind (F, B, I, W, RECOMPUTE, PREDICT_F, PREDICT_B, STEP, STASH, "
-        "RELEASE, SEND_F, SEND_B, RECV_F, RECV_B or ALLREDUCE), found " +
+        "RELEASE, SEND_F, SEND_B, RECV_F, RECV_B, ALLREDUCE, SUMTIED or CLIP), found " +
         shown);
     return in.error();
   }

@@ -4,7 +4,8 @@
 //   1B5[s0:v3]  1I5[..] 1W5[..]  1RECOMPUTE5[..]       distance 0 is not written
 //   1PREDICT_F2[s0:v2>s1+1]  1PREDICT_B2[...]          into slot 1, for mini-batch 2
 //   1STEP2[v2]          from version 2 to 3            1STASH2[s0:v2>s3]   1RELEASE2[s3]
-//   1SEND_F0  1RECV_F0  1SEND_B0  1RECV_B0  1ALLREDUCE2
+//   1SUMTIED2[3]        the gradients of the weights that stages 1 and 3 share, added up
+//   1SEND_F0  1RECV_F0  1SEND_B0  1RECV_B0  1ALLREDUCE2  1CLIP2
 //     peers: a forward goes to the next stage, a backward to the previous one; any other peer is
 //     written, and so are bytes where known: 1SEND_F0[>3]  1RECV_F0[<0:4096B]  1SEND_F0[4096B]
 //

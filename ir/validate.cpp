@@ -41,6 +41,13 @@ constexpr ValidationRule kRules[] = {
     {"all-reduce-missing", Meaning, "a replicated stage sums its gradients before each step"},
     {"all-reduce-order", Meaning,
      "an all-reduce stands between its backwards, those of all replicas, and its step"},
+    {"tie-missing", Meaning,
+     "stages that share weights both sum their gradients before each of their steps"},
+    {"tie-order", Meaning,
+     "a sum of tied weights stands between the gradients of both stages and its step"},
+    {"clip-missing", Meaning,
+     "where a schedule clips, every stage and replica does so for each step"},
+    {"clip-order", Meaning, "a clip stands between the gradients of all stages and its step"},
     {"step-missing", Meaning,
      "all replicas of a stage, and stages with as many, step for the same mini-batches, the last "
      "one included"},
@@ -101,6 +108,7 @@ std::vector<Diagnostic> validate(const Schedule& schedule) {
   const validation::Grid grid(index);
   const validation::Order order(index);
   validation::check_passes(index, grid, order, meaning);
+  validation::check_exchanges(index, order, meaning);
   validation::check_recomputes(index, grid, order, meaning);
   validation::check_slots(index, order, meaning);
   if (!meaning.empty()) {

@@ -163,6 +163,8 @@ void check_cycles(Index& index, Findings& findings);
 void check_counts(const Schedule& schedule, Findings& findings);
 /// Each micro-batch once per stage and direction, and the order of passes and steps.
 void check_passes(const Index& index, const Grid& grid, const Order& order, Findings& findings);
+/// Sums of tied weights and clips: between the gradients that they use and the step.
+void check_exchanges(const Index& index, const Order& order, Findings& findings);
 /// Versions, by replaying every slot; slot races.
 void check_slots(const Index& index, const Order& order, Findings& findings);
 /// A recompute reads what its backward reads.

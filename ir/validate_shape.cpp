@@ -111,6 +111,12 @@ class TaskShape {
     if (const Receive* receive = std::get_if<Receive>(&task.payload)) {
       check_range(id, "peer stage", index_of(receive->peer), schedule_.stages.size());
     }
+    if (const SumTied* tied = std::get_if<SumTied>(&task.payload)) {
+      check_range(id, "peer stage", index_of(tied->peer), schedule_.stages.size());
+      if (tied->peer == task.stage) {
+        findings_.add("id-range", id, "shares weights with its own stage: expected another one");
+      }
+    }
     check_lane(id, task);
   }
 

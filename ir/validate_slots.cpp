@@ -225,6 +225,10 @@ class Replay {
 
   void touch(const AllReduce&) {}
 
+  void touch(const SumTied&) {}
+
+  void touch(const ClipNorm&) {}
+
   const Index& index_;
   const Schedule& schedule_;
   const Order& order_;

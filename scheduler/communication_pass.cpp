@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "scheduler/exchange_pass.h"
+
 namespace xpipe::scheduler {
 
 namespace {
@@ -45,6 +47,8 @@ std::optional<Handed> handed_on(const Task& task) {
     case TaskKind::Send:
     case TaskKind::Receive:
     case TaskKind::AllReduce:
+    case TaskKind::SumTied:
+    case TaskKind::ClipNorm:
       return std::nullopt;
   }
   return std::nullopt;
@@ -114,13 +118,10 @@ class Builder {
       schedule_.edges.push_back({TaskId{send + 1}, consumer});
       send += 2;
     }
-    if (replicated_) {
-      for (const ir::StageInfo& stage : schedule_.stages) {
-        if (stage.is_replicated()) {
-          join_all_reduces(stage);
-        }
-      }
+    if (join_exchanges(schedule_) || replicated_) {
       std::sort(schedule_.edges.begin(), schedule_.edges.end());
+      schedule_.edges.erase(std::unique(schedule_.edges.begin(), schedule_.edges.end()),
+                            schedule_.edges.end());
     }
     schedule_.tasks.shrink_to_fit();
     schedule_.edges.shrink_to_fit();
@@ -275,37 +276,6 @@ class Builder {
       add_task(receives,
                {ir::Receive{target->bytes, micro_batch, stage, pass}, receive_lane, target->stage});
       consumers_.push_back(consumer);
-    }
-  }
-
-  /// Each all-reduce waits for what stands before the other replicas' ones, so that none starts,
-  /// and so none ends, before all can.
-  void join_all_reduces(const ir::StageInfo& stage) {
-    const auto k = static_cast<std::uint16_t>(&stage - schedule_.stages.data());
-    std::vector<std::vector<std::uint32_t>> positions;  // by replica, in its compute lane
-    std::size_t count = schedule_.tasks.size();
-    for (const DeviceId device : stage.devices) {
-      positions.emplace_back();
-      const std::vector<TaskId>& order = schedule_.lanes[index_of(device)].order;
-      for (std::uint32_t i = 0; i < order.size(); ++i) {
-        const Task& task = schedule_.task(order[i]);
-        if (task.kind() == TaskKind::AllReduce && task.stage == StageId{k}) {
-          positions.back().push_back(i);
-        }
-      }
-      count = std::min(count, positions.back().size());
-    }
-    for (std::size_t i = 0; i < count; ++i) {
-      for (std::size_t from = 0; from < positions.size(); ++from) {
-        const std::vector<TaskId>& order = schedule_.lanes[index_of(stage.devices[from])].order;
-        const std::uint32_t position = positions[from][i];
-        for (std::size_t to = 0; to < positions.size() && position > 0; ++to) {
-          if (to != from) {
-            const std::vector<TaskId>& other = schedule_.lanes[index_of(stage.devices[to])].order;
-            schedule_.edges.push_back({order[position - 1], other[positions[to][i]]});
-          }
-        }
-      }
     }
   }
 

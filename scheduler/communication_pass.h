@@ -4,7 +4,8 @@
 //
 //   producer --edge--> SEND --edge--> RECV --edge--> consumer
 //
-// Messages stand in the order in which their producers do, on both ends;
+// Tasks that stages or replicas do together (scheduler/exchange_pass.h) get the edges that they
+// wait for each other by. Messages stand in the order in which their producers do, on both ends;
 // tensors between stages of one device need no message, the device's order is
 // enough.
 #pragma once

@@ -1,11 +1,14 @@
 #include "scheduler/compile.h"
 
+#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <utility>
 
 #include "ir/validate.h"
+#include "scheduler/accumulation_pass.h"
 #include "scheduler/communication_pass.h"
+#include "scheduler/exchange_pass.h"
 #include "scheduler/placement_pass.h"
 #include "scheduler/weights_pass.h"
 
@@ -15,6 +18,7 @@ namespace {
 
 using ir::Error;
 using ir::ErrorKind;
+using ir::index_of;
 
 /// One compute operation is at most a handful of tasks, and a TaskId has 32
 /// bits.
@@ -45,6 +49,61 @@ ir::Status check_sizes(const PlanRequest& request) {
     }
   }
   return error.diagnostics.empty() ? ir::Status() : ir::Status(error);
+}
+
+/// Stages step together where they exchange gradients: an asynchronous policy would have to stop
+/// for that, and so be another one.
+ir::Status check_exchanges(const Policy& policy,
+                           const PlanRequest& request,
+                           const StageGraph& graph,
+                           const Passes& passes) {
+  if (!passes.clip_norm && graph.ties.empty() && passes.accumulate == 1) {
+    return {};
+  }
+  if (!policy.promises(request).equals_sequential) {
+    if (passes.accumulate != 1) {
+      return ir::make_error(
+          ErrorKind::Usage, "accumulate", "--accumulate",
+          "policy '" + policy.name +
+              "' predicts, stashes or reads weights by the step of each mini-batch, and would be "
+              "another one with a step for several; use a synchronous policy such as gpipe, or "
+              "larger mini-batches");
+    }
+    const std::string steps =
+        "policy '" + policy.name + "' steps each stage as soon as its own gradients are there";
+    if (passes.clip_norm) {
+      return ir::make_error(ErrorKind::Usage, "clip-norm", "--clip-norm",
+                            steps +
+                                ", and the norm over all stages would stop them all at every step; "
+                                "use a synchronous policy such as gpipe, or drop --clip-norm");
+    }
+    const StageTie& tie = graph.ties.front();
+    return ir::make_error(
+        ErrorKind::Usage, "tied-weights",
+        "stages " + std::to_string(index_of(tie.first)) + " and " +
+            std::to_string(index_of(tie.second)),
+        "they share weights, and " + steps +
+            ", so the two copies would part; use a synchronous policy such as gpipe, untie the "
+            "weights, or cut the model so that one stage has both");
+  }
+  for (const StageTie& tie : graph.ties) {
+    for (const ir::StageId stage : {tie.first, tie.second}) {
+      if (request.replicas_of(index_of(stage)) > 1) {
+        return ir::make_error(ErrorKind::Usage, "tied-weights", "--replicas",
+                              "stage " + std::to_string(index_of(stage)) + " has " +
+                                  std::to_string(request.replicas_of(index_of(stage))) +
+                                  " replicas and shares weights with another stage; give it one");
+      }
+    }
+  }
+  return {};
+}
+
+/// As --clip-norm takes it; the shortest that reads back as the same number.
+std::string number_text(double number) {
+  char buffer[32];
+  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), number).ptr;
+  return {buffer, end};
 }
 
 /// The policy's plan for a complete request, with as many replicas as were asked for.
@@ -91,6 +150,17 @@ ir::Result<ir::Schedule> compile(const Policy& policy,
   ir::Result<ir::ComputePlan> plan = make_plan(policy, complete);
   if (!plan.ok()) {
     return plan.error();
+  }
+  if (ir::Status exchanges = check_exchanges(policy, complete, graph, passes); !exchanges.ok()) {
+    return exchanges.error();
+  }
+  if (passes.accumulate > 1) {
+    accumulate_steps(passes.accumulate, plan.value());
+    complete.options.emplace(kAccumulateOption, std::to_string(passes.accumulate));
+  }
+  add_exchanges(graph, passes.clip_norm.has_value(), plan.value());
+  if (passes.clip_norm) {
+    complete.options.emplace(kClipNormOption, number_text(*passes.clip_norm));
   }
   if (passes.layout) {
     plan = place(std::move(plan).value(), *passes.layout, graph);

@@ -55,6 +55,10 @@ Nanos work(const CostModel& costs, const ir::Schedule& schedule, const ir::Task&
                            std::get<ir::Send>(task.payload).bytes);
     case ir::TaskKind::AllReduce:
       return stage.all_reduce;
+    case ir::TaskKind::SumTied:
+      return stage.sum_tied;
+    case ir::TaskKind::ClipNorm:
+      return stage.clip_norm;
     case ir::TaskKind::Release:
     case ir::TaskKind::Receive:
       return 0;

@@ -53,5 +53,7 @@ enum class Extrapolation : std::uint8_t {
 [[nodiscard]] std::uint32_t copies_touched_by_predict(OptimizerKind optimizer,
                                                       Extrapolation extrapolation);
 inline constexpr std::uint32_t kCopiesTouchedByStash = 2;
+/// Gradients read for their norm, then read and written.
+inline constexpr std::uint32_t kCopiesTouchedByClip = 3;
 
 }  // namespace xpipe::scheduler

@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include "scheduler/exchange_pass.h"
 
 namespace xpipe::scheduler {
 
@@ -33,6 +35,8 @@ std::optional<Pass> pass_of(OpKind kind) {
     case OpKind::Step:
     case OpKind::AllReduce:
     case OpKind::Predict:
+    case OpKind::SumTied:
+    case OpKind::ClipNorm:
       return std::nullopt;
   }
   return std::nullopt;
@@ -136,33 +140,42 @@ class Merge {
     ++place.next;
   }
 
-  /// Steps and predictions, and all-reduces once all replicas of the stage have come to them.
+  /// Steps and predictions, and exchanges once all that take part have come to them.
   void run_timeless() {
-    for (std::size_t begin = 0; begin < places_.size();) {
-      std::size_t end = begin + 1;
-      while (end < places_.size() && places_[end].stage == places_[begin].stage) {
-        ++end;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (Place& place : places_) {
+        run_alone(place);
       }
-      const std::span<Place> replicas(places_.data() + begin, end - begin);
-      run_alone(replicas);
-      while (std::all_of(replicas.begin(), replicas.end(), [](const Place& place) {
-        return !place.done() && place.op().kind == OpKind::AllReduce;
-      })) {
-        for (Place& place : replicas) {
-          append(place);
-        }
-        run_alone(replicas);
+      for (Place& place : places_) {
+        moved |= !place.done() && is_exchange(place.op().kind) && run_together(place.op());
       }
-      begin = end;
     }
   }
 
-  void run_alone(std::span<Place> replicas) {
-    for (Place& place : replicas) {
-      while (!place.done() && !pass_of(place.op().kind) && place.op().kind != OpKind::AllReduce) {
-        append(place);
+  void run_alone(Place& place) {
+    while (!place.done() && !pass_of(place.op().kind) && !is_exchange(place.op().kind)) {
+      append(place);
+    }
+  }
+
+  /// All places that take part in `op`, once it is next for each. By value: it is appended.
+  bool run_together(const ComputeOp op) {
+    std::vector<Place*> members;
+    for (Place& place : places_) {
+      if (takes_part(op, ir::StageId{static_cast<std::uint16_t>(place.stage)})) {
+        members.push_back(&place);
       }
     }
+    const bool all = std::all_of(members.begin(), members.end(), [&op](const Place* place) {
+      return !place->done() && is_same_exchange(op, place->op());
+    });
+    for (Place* place : members) {
+      if (all) {
+        append(*place);
+      }
+    }
+    return all;
   }
 
   [[nodiscard]] bool is_ready(const Place& place) const {

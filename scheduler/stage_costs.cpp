@@ -86,6 +86,9 @@ ir::Status check_request(const ir::Profile& profile,
   return {};
 }
 
+/// A norm that goes from stage to stage.
+constexpr Bytes kNormBytes = sizeof(double);
+
 /// bytes over the device's memory bandwidth; free where that is not known.
 Nanos memory_time(const ir::DeviceSpec& device, Bytes bytes) {
   return device.memory_bandwidth_bytes_per_s.has_value()
@@ -127,12 +130,28 @@ StageCosts costs_of(const StageSums& sums,
   return costs;
 }
 
+std::vector<DeviceId> all_devices(const Placement& placement) {
+  std::set<DeviceId> devices;
+  for (const std::vector<DeviceId>& replicas : placement) {
+    devices.insert(replicas.begin(), replicas.end());
+  }
+  return {devices.begin(), devices.end()};
+}
+
+/// One, where both stages are on it.
+std::vector<DeviceId> tied_devices(const StageTie& tie, const Placement& placement) {
+  const std::set<DeviceId> devices{placement[index_of(tie.first)].front(),
+                                   placement[index_of(tie.second)].front()};
+  return {devices.begin(), devices.end()};
+}
+
 /// All pairs of devices that exchange tensors, both directions, or gradients. Micro-batch j goes
 /// to replica j mod r of each stage, so that replicas x and y of two stages meet when x and y are
 /// equal modulo the greatest common divisor of their numbers.
 DevicePairs pairs_of(const StageGraph& graph,
                      const Placement& placement,
-                     const ir::Cluster& cluster) {
+                     const ir::Cluster& cluster,
+                     bool clips) {
   DevicePairs pairs;
   for (const StageLink& link : graph.links) {
     const std::vector<DeviceId>& from = placement[index_of(link.from)];
@@ -150,6 +169,12 @@ DevicePairs pairs_of(const StageGraph& graph,
   for (const std::vector<DeviceId>& replicas : placement) {
     pairs.merge(all_reduce_pairs(cluster.all_reduce, replicas));
   }
+  for (const StageTie& tie : graph.ties) {
+    pairs.merge(all_reduce_pairs(cluster.all_reduce, tied_devices(tie, placement)));
+  }
+  if (clips) {
+    pairs.merge(all_reduce_pairs(cluster.all_reduce, all_devices(placement)));
+  }
   return pairs;
 }
 
@@ -160,13 +185,29 @@ void add_stages(CostModel& costs,
                 const Placement& placement,
                 const StageCostRequest& request,
                 const ir::Cluster& cluster,
+                const StageGraph& graph,
                 const Scale& scale) {
+  const Nanos norms =
+      request.clips ? all_reduce_time(cluster.all_reduce, costs, all_devices(placement), kNormBytes)
+                    : 0;
   for (size_t k = 0; k < sums.size(); ++k) {
     const Nanos all_reduce =
         all_reduce_time(cluster.all_reduce, costs, placement[k], sums[k].parameters);
     for (const DeviceId device : placement[k]) {
       StageCosts here = costs_of(sums[k], cluster.devices[index_of(device)], request, scale);
       here.all_reduce = all_reduce;
+      if (request.clips) {
+        here.clip_norm = capped_sum(
+            norms, memory_time(cluster.devices[index_of(device)],
+                               capped_product(sums[k].parameters, kCopiesTouchedByClip)));
+      }
+      for (const StageTie& tie : graph.ties) {
+        if (index_of(tie.first) == k || index_of(tie.second) == k) {
+          here.sum_tied = std::max(
+              here.sum_tied,
+              all_reduce_time(cluster.all_reduce, costs, tied_devices(tie, placement), tie.bytes));
+        }
+      }
       if (device == placement[k].front()) {
         costs.stages.push_back(here);
       } else if (here != costs.stages.back()) {
@@ -201,8 +242,9 @@ bool is_too_large(const StagedModel& model) {
   const bool link = std::ranges::any_of(model.graph.links,
                                         [](const StageLink& l) { return l.bytes > kLargestBytes; });
   const auto is_large = [](const StageCosts& s) {
-    const Nanos longest = std::max({s.forward, capped_sum(s.backward_input, s.backward_weight),
-                                    s.step, s.predict, s.stash, s.all_reduce});
+    const Nanos longest =
+        std::max({s.forward, capped_sum(s.backward_input, s.backward_weight), s.step, s.predict,
+                  s.stash, s.all_reduce, s.sum_tied, s.clip_norm});
     const Bytes largest =
         std::max({s.parameter_bytes, s.optimizer_bytes, s.prediction_bytes, s.saved_bytes,
                   s.saved_for_weight_bytes, s.kept_bytes, s.recomputed_bytes, s.workspace_bytes});
@@ -210,6 +252,12 @@ bool is_too_large(const StagedModel& model) {
   };
   return link || std::ranges::any_of(model.costs.stages, is_large) ||
          std::ranges::any_of(model.costs.replicas, is_large, &ReplicaCosts::costs);
+}
+
+/// What is priced by bytes over the memory's bandwidth.
+std::string_view free_work(const StageCostRequest& request) {
+  return request.clips ? "predictions, steps, stash copies and clips"
+                       : "predictions, steps and stash copies";
 }
 
 std::vector<std::string> notes_of(const ir::Profile& profile,
@@ -239,7 +287,7 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
       list += (list.empty() ? "" : ", ") + std::to_string(index_of(device));
     }
     const bool all = without == used;
-    notes.push_back("predictions, steps and stash copies are free on " +
+    notes.push_back(std::string(free_work(request)) + " are free on " +
                     (all ? "every device" : "device " + list) +
                     ": no memory_bandwidth_bytes_per_s");
   }
@@ -274,12 +322,13 @@ ir::Result<StagedModel> stage_costs(const ir::Profile& profile,
   for (StageLink& link : model.graph.links) {
     link.bytes = scale(link.bytes, 1.0);
   }
-  if (ir::Status links = set_links(model.costs, pairs_of(model.graph, placement, cluster), cluster);
+  if (ir::Status links =
+          set_links(model.costs, pairs_of(model.graph, placement, cluster, request.clips), cluster);
       !links.ok()) {
     return links.error();
   }
   add_stages(model.costs, sums_by_stage(profile, request.layers_per_stage), placement, request,
-             cluster, scale);
+             cluster, model.graph, scale);
   add_devices(model.costs, cluster);
   model.costs.task_overhead = request.task_overhead;
   model.costs.notes = notes_of(profile, request, placement, cluster);

@@ -12,6 +12,11 @@
 // tensor once); the recompute brings back all that is saved, or besides the inputs the largest
 // layer's part at a time. It takes a forward's time. What stage 0 reads is the loader's.
 //
+// A clip reads a stage's gradients for their norm, brings one number of every stage together as an
+// all-reduce over all devices does, and reads and writes the gradients to scale them (whether it
+// must is not known beforehand). A sum of tied weights is an all-reduce of them over the two
+// stages.
+//
 // Steps, predictions and stashes take the bytes that they touch (scheduler/optimizer_state.h) over
 // the device's memory bandwidth.
 #pragma once
@@ -41,6 +46,7 @@ struct StageCostRequest {
   std::vector<std::vector<ir::DeviceId>> placement = {};
   ir::Nanos task_overhead = 0;
   Recompute recompute = Recompute::None;  ///< of the schedule that is priced
+  bool clips = false;                     ///< the schedule clips by the norm over all stages
 };
 
 struct StagedModel {

@@ -21,9 +21,20 @@ struct StageLink {
   bool operator==(const StageLink&) const = default;
 };
 
+/// Two stages that share weights, such as the embedding of tokens and the layer that turns numbers
+/// into tokens again; each has a copy.
+struct StageTie {
+  ir::StageId first{};
+  ir::StageId second{};  ///< > first
+  ir::Bytes bytes = 0;   ///< of the shared parameters
+
+  bool operator==(const StageTie&) const = default;
+};
+
 struct StageGraph {
   std::uint32_t stages = 0;
-  std::vector<StageLink> links;  ///< sorted by (from, to), no pair twice
+  std::vector<StageLink> links;     ///< sorted by (from, to), no pair twice
+  std::vector<StageTie> ties = {};  ///< sorted by (first, second), no pair twice
 };
 
 /// Stage k feeds stage k + 1, bytes unknown: the graph when there is no

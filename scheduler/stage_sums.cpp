@@ -58,6 +58,12 @@ std::vector<StageSums> sums_by_stage(const ir::Profile& profile,
     s.largest_saved = std::max(s.largest_saved, layer.saved_bytes);
     s.workspace = std::max(s.workspace, layer.workspace_bytes);
   }
+  for (const ir::LayerTie& tie : profile.ties) {
+    if (stage_of[tie.first] == stage_of[tie.second]) {
+      StageSums& s = sums[index_of(stage_of[tie.first])];
+      s.parameters = std::max(s.parameters - tie.bytes, Bytes{0});
+    }
+  }
   for (const auto& [stage, layer] : tensors_read(profile, stage_of)) {
     StageSums& s = sums[index_of(stage)];
     const Bytes bytes = profile.layers[layer].output_bytes;
@@ -80,6 +86,15 @@ StageGraph graph_of(const ir::Profile& profile, const Partition& layers_per_stag
   StageGraph graph{.stages = static_cast<std::uint32_t>(layers_per_stage.size()), .links = {}};
   for (const auto& [pair, bytes] : sums) {
     graph.links.push_back({pair.first, pair.second, bytes});
+  }
+  std::map<std::pair<StageId, StageId>, Bytes> tied;
+  for (const ir::LayerTie& tie : profile.ties) {
+    if (stage_of[tie.first] != stage_of[tie.second]) {
+      add_to(tied[{stage_of[tie.first], stage_of[tie.second]}], tie.bytes);
+    }
+  }
+  for (const auto& [pair, bytes] : tied) {
+    graph.ties.push_back({pair.first, pair.second, bytes});
   }
   return graph;
 }

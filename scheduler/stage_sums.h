@@ -20,7 +20,7 @@ struct StageSums {
   ir::Nanos backward = 0;  ///< input and weight part
   ir::Bytes saved = 0;
   ir::Bytes saved_for_weight = 0;
-  ir::Bytes parameters = 0;
+  ir::Bytes parameters = 0;     ///< tied ones once
   ir::Bytes inputs = 0;         ///< of the stage: each tensor of an earlier stage, once
   ir::Bytes layer_inputs = 0;   ///< of its layers: each tensor that one of them reads, once
   ir::Bytes largest_saved = 0;  ///< of one layer
@@ -35,7 +35,8 @@ struct StageSums {
                                                    const Partition& layers_per_stage);
 
 /// What each stage hands each later one, neighbour or not: every layer's output once per stage that
-/// uses it. Requires: check_partition(profile, layers_per_stage).ok().
+/// uses it; and which stages share parameters. Requires: check_partition(profile,
+/// layers_per_stage).ok().
 [[nodiscard]] StageGraph graph_of(const ir::Profile& profile, const Partition& layers_per_stage);
 
 }  // namespace xpipe::scheduler

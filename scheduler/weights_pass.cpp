@@ -104,8 +104,8 @@ class StageSlots {
 };
 
 std::string describe(const ComputeOp& op) {
-  static constexpr const char* kTokens[] = {"F",         "B",    "I",         "W",
-                                            "RECOMPUTE", "STEP", "ALLREDUCE", "PREDICT"};
+  static constexpr const char* kTokens[] = {"F",    "B",         "I",       "W",       "RECOMPUTE",
+                                            "STEP", "ALLREDUCE", "PREDICT", "SUMTIED", "CLIP"};
   return std::to_string(index_of(op.stage)) + kTokens[static_cast<std::size_t>(op.kind)] +
          std::to_string(op.index);
 }
@@ -127,6 +127,10 @@ ir::Payload payload_of(const ComputeOp& op, const ir::WeightRead& read) {
       return ir::Step{MiniBatch{op.index}, read.version};
     case OpKind::AllReduce:
       return ir::AllReduce{MiniBatch{op.index}};
+    case OpKind::SumTied:
+      return ir::SumTied{MiniBatch{op.index}, op.peer};
+    case OpKind::ClipNorm:
+      return ir::ClipNorm{MiniBatch{op.index}};
     case OpKind::Predict:
       break;  // make_copy()
   }
@@ -155,6 +159,8 @@ class DeviceWalk {
           step(order[i], i + 1);
           break;
         case OpKind::AllReduce:
+        case OpKind::SumTied:
+        case OpKind::ClipNorm:
           emit(order[i], payload_of(order[i], {}));
           break;
         case OpKind::Predict:
@@ -184,16 +190,14 @@ class DeviceWalk {
 
   /// The mini-batch an op belongs to.
   [[nodiscard]] MiniBatch mini_batch_of(const ComputeOp& op) const {
-    const bool of_mini_batch =
-        op.kind == OpKind::Step || op.kind == OpKind::AllReduce || op.kind == OpKind::Predict;
-    return MiniBatch{of_mini_batch ? op.index : op.index / plan_.micro_batches};
+    return MiniBatch{op.kind >= OpKind::Step ? op.index : op.index / plan_.micro_batches};
   }
 
   bool find_last_reads(const std::vector<ComputeOp>& order) {
     bool ok = true;
     for (std::uint32_t i = 0; i < order.size(); ++i) {
       const ComputeOp& op = order[i];
-      if (op.kind == OpKind::Step || op.kind == OpKind::AllReduce) {
+      if (op.kind >= OpKind::Step && op.kind != OpKind::Predict) {
         continue;
       }
       Copies& copies = stage_of(op).copies;

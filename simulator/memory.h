@@ -5,8 +5,9 @@
 //   weights      the master of each stage on the device, always (a replica has its own)
 //   optimizer    its state, always; and the history that predictions need, where a stage predicts
 //   slots        each copy from the task that writes it to its last use (simulator/slot_life.h)
-//   gradients    one accumulator a stage and mini-batch, as large as the parameters: from the start
-//                of the first backward that adds to it to the end of its step
+//   gradients    one accumulator a stage and step, as large as the parameters: from the start of
+//   the
+//                first backward that adds to it to the end of the step
 //   activations  saved_bytes from the start of a forward to the end of the backward; of a split
 //                backward the input part frees all but saved_for_weight_bytes, the weight part the
 //                rest. With a recompute kept_bytes up to its start, and recomputed_bytes from there

@@ -121,7 +121,9 @@ class Collector {
   struct Replica {
     const StageCosts* costs = nullptr;
     bool predicts = false;
-    /// Accumulators in use: by mini-batch, from the first start to the last end of a backward.
+    std::vector<std::uint32_t> steps;  ///< mini-batches of its steps, ascending
+    /// Accumulators in use: by the step that uses them, from the first start to the last end of a
+    /// backward.
     std::map<std::uint32_t, std::pair<Nanos, Nanos>> gradients;
   };
 
@@ -153,14 +155,24 @@ class Collector {
     return !is_recomputed_.empty() && is_recomputed_[place];
   }
 
-  void walk_compute_lane(const ir::Lane& lane, EventRuns& runs) {
-    runs.start_run(lane.order.size());  // a forward takes, a backward gives
+  /// The steps of the stages on a compute lane.
+  [[nodiscard]] std::map<ir::StageId, Replica> with_steps(const ir::Lane& lane) const {
     std::map<ir::StageId, Replica> replicas;
     for (const TaskId id : lane.order) {
+      if (const auto* step = std::get_if<ir::Step>(&schedule_.task(id).payload)) {
+        replicas[schedule_.task(id).stage].steps.push_back(index_of(step->mini_batch));
+      }
+    }
+    return replicas;
+  }
+
+  void walk_compute_lane(const ir::Lane& lane, EventRuns& runs) {
+    runs.start_run(lane.order.size());  // a forward takes, a backward gives
+    std::map<ir::StageId, Replica> replicas = with_steps(lane);
+    for (const TaskId id : lane.order) {
       const ir::Task& task = schedule_.task(id);
-      const auto [entry, is_new] = replicas.try_emplace(task.stage);
-      Replica& replica = entry->second;
-      if (is_new) {
+      Replica& replica = replicas[task.stage];
+      if (replica.costs == nullptr) {
         replica.costs = &scheduler::costs_on(costs_, task.stage, lane.device);
       }
       replica.predicts |= task.kind() == ir::TaskKind::Predict;
@@ -190,7 +202,9 @@ class Collector {
     runs.take(s.start, MemoryKind::Workspace, costs.workspace_bytes);
     if (task.kind() == ir::TaskKind::Backward || task.kind() == ir::TaskKind::BackwardWeight) {
       const auto batch = index_of(ir::mini_batch_of(task, schedule_.micro_batches));
-      const auto [entry, is_new] = replica.gradients.try_emplace(batch, s.start, s.end);
+      const auto step = std::ranges::lower_bound(replica.steps, batch);
+      const auto [entry, is_new] = replica.gradients.try_emplace(
+          step == replica.steps.end() ? batch : *step, s.start, s.end);
       entry->second.second = s.end;
       if (is_new) {
         runs.take(s.start, MemoryKind::Gradients, costs.parameter_bytes);

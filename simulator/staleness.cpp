@@ -87,6 +87,8 @@ class VersionReplay {
       case ir::TaskKind::Send:
       case ir::TaskKind::Receive:
       case ir::TaskKind::AllReduce:
+      case ir::TaskKind::SumTied:
+      case ir::TaskKind::ClipNorm:
         break;
     }
   }

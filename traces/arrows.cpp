@@ -31,7 +31,8 @@ class WeightArrows {
             writer_[{task.stage, ir::kMasterSlot}] = id;
           } else {
             static_assert(std::is_same_v<T, ir::Release> || std::is_same_v<T, ir::Send> ||
-                          std::is_same_v<T, ir::Receive> || std::is_same_v<T, ir::AllReduce>);
+                          std::is_same_v<T, ir::Receive> || std::is_same_v<T, ir::AllReduce> ||
+                          std::is_same_v<T, ir::SumTied> || std::is_same_v<T, ir::ClipNorm>);
           }
         },
         task.payload);

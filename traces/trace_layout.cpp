@@ -28,6 +28,13 @@ struct FactWriter {
 
   void operator()(const ir::AllReduce& t) const { add("mini_batch", index_of(t.mini_batch)); }
 
+  void operator()(const ir::SumTied& t) const {
+    add("mini_batch", index_of(t.mini_batch));
+    add("peer", index_of(t.peer));
+  }
+
+  void operator()(const ir::ClipNorm& t) const { add("mini_batch", index_of(t.mini_batch)); }
+
   void operator()(const ir::Predict& t) const {
     add("mini_batch", index_of(t.mini_batch));
     add("version", t.version);

@@ -1,5 +1,8 @@
 #include "executor/torch/gradient_exchange.h"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 namespace xpipe::executor::nn {
@@ -42,32 +45,68 @@ Tensors copied_into(Tensors own, const Tensors& sum) {
   return own;
 }
 
+Tensors picked(const Tensors& tensors, const std::vector<std::size_t>& places) {
+  Tensors some;
+  some.reserve(places.size());
+  for (const std::size_t place : places) {
+    some.push_back(tensors.at(place));
+  }
+  return some;
+}
+
+/// The sum of squares of each tensor that is counted.
+Tensors squares_of(const Tensors& gradients, const std::vector<bool>& counted) {
+  const torch::NoGradGuard no_grad;
+  Tensors squares(gradients.size());
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    if (gradients[p].defined() && counted.at(p)) {
+      squares[p] = gradients[p].to(torch::kFloat64).square().sum();
+    }
+  }
+  return squares;
+}
+
 }  // namespace
 
-GradientExchange::Group& GradientExchange::group(const ExchangeKey& key) {
+GradientExchange::Group& GradientExchange::group(const ExchangeKey& key, std::size_t members) {
   const std::lock_guard lock(mutex_);
   std::unique_ptr<Group>& entry = groups_[key];
   if (entry == nullptr) {
-    entry = std::make_unique<Group>();
+    entry = std::make_unique<Group>(members);
   }
   return *entry;
 }
 
 ir::Status GradientExchange::sum(const ExchangeKey& key, const std::vector<Stage*>& members) {
-  Group& entry = group(key);
+  std::vector<std::vector<std::size_t>> parameters(members.size());
+  for (std::size_t m = 0; m < members.size(); ++m) {
+    if (members[m] != nullptr) {
+      parameters[m].resize(members[m]->weights().size());
+      std::iota(parameters[m].begin(), parameters[m].end(), std::size_t{0});
+    }
+  }
+  return sum(key, members, parameters);
+}
+
+ir::Status GradientExchange::sum(const ExchangeKey& key,
+                                 const std::vector<Stage*>& members,
+                                 const std::vector<std::vector<std::size_t>>& parameters) {
+  Group& entry = group(key, members.size());
   const std::lock_guard lock(entry.mutex);
   if (!entry.done) {
-    entry.done = sum_all(key, members);
+    entry.done = sum_all(key, members, parameters);
   }
   return *entry.done;
 }
 
-ir::Status GradientExchange::sum_all(const ExchangeKey& key, const std::vector<Stage*>& members) {
+ir::Status GradientExchange::sum_all(const ExchangeKey& key,
+                                     const std::vector<Stage*>& members,
+                                     const std::vector<std::vector<std::size_t>>& parameters) {
   std::vector<std::optional<Tensors>> parts(members.size());
   bool all_here = true;
   for (std::size_t m = 0; m < members.size(); ++m) {
     if (members[m] != nullptr) {
-      parts[m] = members[m]->gradients();
+      parts[m] = picked(members[m]->gradients(), parameters[m]);
     } else {
       all_here = false;
     }
@@ -81,10 +120,48 @@ ir::Status GradientExchange::sum_all(const ExchangeKey& key, const std::vector<S
   const Tensors sum = sum_by_rank(parts);
   for (std::size_t m = 0; m < members.size(); ++m) {
     if (members[m] != nullptr) {
-      members[m]->set_gradients(copied_into(std::move(*parts[m]), sum));
+      Tensors gradients = members[m]->gradients();
+      Tensors summed = copied_into(std::move(*parts[m]), sum);
+      for (std::size_t i = 0; i < summed.size(); ++i) {
+        gradients[parameters[m][i]] = std::move(summed[i]);
+      }
+      members[m]->set_gradients(std::move(gradients));
     }
   }
   return {};
+}
+
+ir::Result<double> GradientExchange::norm(const ExchangeKey& key,
+                                          const std::vector<Stage*>& members,
+                                          std::size_t own,
+                                          const std::vector<std::vector<bool>>& counted) {
+  Group& entry = group(key, members.size());
+  // One's own first, then those that nobody has begun: with a thread each they run side by side.
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    const std::size_t m = (own + i) % members.size();
+    if (members[m] != nullptr) {
+      std::call_once(entry.begun[m],
+                     [&] { entry.squares[m] = squares_of(members[m]->gradients(), counted[m]); });
+    }
+  }
+  const std::lock_guard lock(entry.mutex);
+  if (!entry.done) {
+    entry.done = ir::Status();
+    if (std::ranges::find(members, nullptr) != members.end()) {
+      XPIPE_CHECK(peers_ != nullptr) << "a member of an exchange is in no process";
+      entry.done = peers_->complete(key, entry.squares);
+    }
+    for (std::size_t m = 0; entry.done->ok() && m < members.size(); ++m) {
+      for (const torch::Tensor& square : *entry.squares[m]) {
+        entry.norm += square.defined() ? square.item<double>() : 0.0;
+      }
+    }
+    entry.norm = std::sqrt(entry.norm);
+  }
+  if (!entry.done->ok()) {
+    return entry.done->error();
+  }
+  return entry.norm;
 }
 
 }  // namespace xpipe::executor::nn

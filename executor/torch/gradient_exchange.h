@@ -1,18 +1,21 @@
-// What members of a group bring together before a step: the gradients of a stage's replicas. The
-// first member to come takes everybody's tensors, adds them up in the order of ranks and gives each
-// member the sum; those that come later find it done. So the bits depend on the ranks alone, not on
-// who comes first, nor on which processes the members are in:
+// What members of a group bring together before a step: the gradients of a stage's replicas, those
+// of a weight that two stages share, the norms of all stages. The first member to come takes
+// everybody's tensors, adds them up in the order of ranks and gives each member the sum; those that
+// come later find it done. So the bits depend on the ranks alone, not on who comes first, nor on
+// which processes the members are in:
 //
 //   member 0   here       g0 ─┐
 //   member 1   elsewhere  g1 ─┼─ PeerExchange ─► ((g0 + g1) + g2) in every process
 //   member 2   here       g2 ─┘
 //
 // The schedule lets no member of a group start before the gradients of all are there
-// (ir::AllReduce), so a member that is here may be read on the thread of another one.
+// (ir::AllReduce, SumTied, ClipNorm), so a member that is here may be read on the thread of another
+// one.
 //
-// Thread-safety: sum() from any thread, begin_segment() while no task runs.
+// Thread-safety: all but begin_segment() from any thread, begin_segment() while no task runs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,7 +38,8 @@ using Tensors = std::vector<torch::Tensor>;
 /// Names one exchange of a segment: the same in all processes.
 struct ExchangeKey {
   ir::TaskKind kind = ir::TaskKind::AllReduce;
-  ir::StageId stage{};  ///< whose replicas take part
+  ir::StageId stage{};  ///< whose replicas take part; of a tie the earlier stage; of norms 0
+  ir::StageId peer{};   ///< of a tie the later stage
   ir::MiniBatch mini_batch{};
 
   bool operator==(const ExchangeKey&) const = default;
@@ -69,14 +73,35 @@ class GradientExchange {
   /// beside them only what came from other processes while it runs.
   [[nodiscard]] ir::Status sum(const ExchangeKey& key, const std::vector<Stage*>& members);
 
+  /// The same of some parameters of each member: `parameters[m]` of member m, as many for all.
+  [[nodiscard]] ir::Status sum(const ExchangeKey& key,
+                               const std::vector<Stage*>& members,
+                               const std::vector<std::vector<std::size_t>>& parameters);
+
+  /// The norm of the gradients of all `members` (one replica of each stage, in order; nullptr: in
+  /// another process), called for member `own`, which need not be one of them. Each parameter
+  /// counts once: of those with `counted[m][p]` false another member has a copy. Squares are added
+  /// up in double, by parameter, so the bits do not depend on how the model is cut.
+  [[nodiscard]] ir::Result<double> norm(const ExchangeKey& key,
+                                        const std::vector<Stage*>& members,
+                                        std::size_t own,
+                                        const std::vector<std::vector<bool>>& counted);
+
  private:
   struct Group {
-    std::mutex mutex;
+    explicit Group(std::size_t members) : begun(members), squares(members) {}
+
+    std::mutex mutex;  ///< of what follows, but for the squares, of which each has its flag
     std::optional<ir::Status> done;
+    double norm = 0.0;
+    std::vector<std::once_flag> begun;
+    std::vector<std::optional<Tensors>> squares;  ///< one number a parameter
   };
 
-  [[nodiscard]] Group& group(const ExchangeKey& key);
-  [[nodiscard]] ir::Status sum_all(const ExchangeKey& key, const std::vector<Stage*>& members);
+  [[nodiscard]] Group& group(const ExchangeKey& key, std::size_t members);
+  [[nodiscard]] ir::Status sum_all(const ExchangeKey& key,
+                                   const std::vector<Stage*>& members,
+                                   const std::vector<std::vector<std::size_t>>& parameters);
 
   PeerExchange* peers_;
   std::mutex mutex_;

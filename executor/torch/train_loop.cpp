@@ -9,6 +9,7 @@
 #include "executor/engine.h"
 #include "executor/torch/evaluate.h"
 #include "executor/torch/intra_op_threads.h"
+#include "scheduler/exchange_pass.h"
 
 namespace xpipe::executor::nn {
 
@@ -37,14 +38,18 @@ ir::Status check_schedule(const ir::Schedule& schedule,
   return error.diagnostics.empty() ? ir::Status() : ir::Status(std::move(error));
 }
 
-/// When each mini-batch's last step ended, `before` being the time of earlier segments.
+/// When each mini-batch's last step ended (where gradients are accumulated its last backward),
+/// `before` being the time of earlier segments.
 void set_ends(const ir::Schedule& schedule,
               const ir::Timeline& timeline,
               ir::Nanos before,
               std::vector<MiniBatchRecord>& records) {
   for (const ir::Span& span : timeline.spans) {
-    if (const auto* step = std::get_if<ir::Step>(&schedule.task(span.task).payload)) {
-      ir::Nanos& ended = records[index_of(step->mini_batch)].ended;
+    const ir::Task& task = schedule.task(span.task);
+    if (task.kind() == ir::TaskKind::Step || task.kind() == ir::TaskKind::Backward ||
+        task.kind() == ir::TaskKind::BackwardWeight) {
+      const ir::MiniBatch i = ir::mini_batch_of(task, schedule.micro_batches);
+      ir::Nanos& ended = records[index_of(i)].ended;
       ended = std::max(ended, before + span.end);
     }
   }
@@ -95,6 +100,16 @@ StageMemory memory_of(const Stage& stage) {
   memory.weight_storages = stage.weight_storages();
   memory.parameters = stage.weights().size();
   return memory;
+}
+
+/// What the schedule was compiled to clip to.
+std::optional<double> clip_norm_of(const ir::Schedule& schedule) {
+  for (const auto& [name, value] : schedule.options) {
+    if (name == scheduler::kClipNormOption) {
+      return std::stod(value);
+    }
+  }
+  return std::nullopt;
 }
 
 /// The layers of each replica, in the order of ir::Replicas.
@@ -171,6 +186,8 @@ ir::Status TrainLoop::plan() {
   micro_batches_ = schedule.value()->micro_batches;
   options_ = {.optimizer = config.optimizer,
               .prediction = prediction_form(config, *schedule.value()),
+              .clip_norm = clip_norm_of(*schedule.value()),
+              .ties = inputs_.facts.ties,
               .replicas = replicas_of_stages(*schedule.value()),
               .seed = config.seed,
               .stop_on_nan = config.stop_on_nan,

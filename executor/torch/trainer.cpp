@@ -51,17 +51,37 @@ ir::Result<std::vector<std::uint32_t>> partition_of(const TrainConfig& config, c
   return config.partition;
 }
 
-/// Nobody sums the gradients of a weight that two stages hold: their copies would drift apart.
-ir::Status refuse_parted_ties(const Model& model, const std::vector<std::uint32_t>& partition) {
-  const auto across = ties_across_stages(model, partition);
-  if (across.empty()) {
-    return {};
+/// Weights that two stages hold: policies sum their gradients, or refuse. Requires: cut() by the
+/// partition of `facts`; `parts` are its stages.
+ir::Status find_ties(const Model& model,
+                     const std::vector<std::vector<Layer>>& parts,
+                     TrainFacts& facts) {
+  for (const std::vector<StageParameter>& tie : ties_across_stages(model, facts.partition)) {
+    if (tie.size() > 2) {
+      return usage("parted-tie", "--stages",
+                   "a tied weight of model " + model.name + " would be in " +
+                       std::to_string(tie.size()) +
+                       " stages, and two can sum their gradients; use fewer stages, or train it "
+                       "untied (--set tie=false)");
+    }
+    const auto [first, second] = std::pair(tie.front(), tie.back());
+    facts.ties.push_back({first.stage, first.parameter, second.stage, second.parameter});
+    const auto bytes =
+        static_cast<ir::Bytes>(parameters_of(parts[first.stage])[first.parameter].nbytes());
+    const ir::StageId a{static_cast<std::uint16_t>(first.stage)};
+    const ir::StageId b{static_cast<std::uint16_t>(second.stage)};
+    std::vector<scheduler::StageTie>& ties = facts.stage_graph.ties;
+    const auto known = std::ranges::find_if(
+        ties, [&](const scheduler::StageTie& t) { return t.first == a && t.second == b; });
+    if (known == ties.end()) {
+      ties.push_back({a, b, bytes});
+    } else {
+      known->bytes += bytes;
+    }
   }
-  return usage("parted-tie", "--stages",
-               "the tied weight of model " + model.name + " would be in stages " +
-                   std::to_string(across.front().front().stage) + " and " +
-                   std::to_string(across.front().back().stage) +
-                   "; train it on one stage, or untied (--set tie=false)");
+  std::ranges::sort(facts.stage_graph.ties, {},
+                    [](const scheduler::StageTie& t) { return std::pair(t.first, t.second); });
+  return {};
 }
 
 /// Whether both are the same modules, and not two models that begin alike.
@@ -160,7 +180,8 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactor
   const SampleRange largest =
       micro_batch_range(first, std::min(config.micro_batches, first.count), 0);
   std::uint32_t k = 0;
-  for (const std::vector<Layer>& part : cut(model.value(), facts.partition)) {
+  const std::vector<std::vector<Layer>> stages = cut(model.value(), facts.partition);
+  for (const std::vector<Layer>& part : stages) {
     for (const Layer& layer : part) {
       facts.layers.push_back(layer.name);
     }
@@ -171,7 +192,7 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactor
     }
     ++k;
   }
-  if (ir::Status status = refuse_parted_ties(model.value(), facts.partition); !status.ok()) {
+  if (ir::Status status = find_ties(model.value(), stages, facts); !status.ok()) {
     return status.error();
   }
   return Trainer(std::move(parts));

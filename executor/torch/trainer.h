@@ -39,6 +39,15 @@ struct SampleShape;
 using ModelFactory = std::function<ir::Result<Model>(
     const SampleShape& input, std::int64_t classes, std::uint64_t seed)>;
 
+/// A weight that two stages share: parameter `first_parameter` of stage `first`, by its place in
+/// Stage::weights(), is that of the later stage `second`. Both begin alike.
+struct WeightTie {
+  std::size_t first = 0;
+  std::size_t first_parameter = 0;
+  std::size_t second = 0;
+  std::size_t second_parameter = 0;
+};
+
 /// What a schedule for this run must look like, and what there is to print before it starts.
 struct TrainFacts {
   std::uint32_t stages = 0;
@@ -52,7 +61,8 @@ struct TrainFacts {
   std::string data_kind;                       ///< Dataset::kind: "mnist", "text", ...
   std::vector<std::string> layers;             ///< names, in order
   std::vector<std::int64_t> stage_parameters;  ///< trainable numbers, by stage
-  /// Bytes of the largest micro-batch at each cut, T as configured.
+  std::vector<WeightTie> ties;                 ///< across stages
+  /// Ties, and bytes of the largest micro-batch at each cut, T as configured.
   scheduler::StageGraph stage_graph;
 };
 
@@ -63,7 +73,9 @@ struct MiniBatchRecord {
   std::uint32_t samples = 0;
   double loss = 0.0;      ///< mean over its samples, on the weights its forwards read
   double accuracy = 0.0;  ///< of the same forwards
-  ir::Nanos ended = 0;    ///< its last step, over the makespans since the start of the epoch
+  /// Of all stages together before clipping, where a schedule clips.
+  std::optional<double> gradient_norm;
+  ir::Nanos ended = 0;  ///< its last step, over the makespans since the start of the epoch
   /// By stage, for mini-batches that were probed; absent where the stage does not predict for
   /// forwards, or where the segment ended before the step aimed at. (design.md §10)
   std::vector<std::optional<double>> prediction_error;

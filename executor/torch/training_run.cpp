@@ -203,6 +203,8 @@ HandlerTable TrainingRun::handlers() {
   set(ir::TaskKind::Send, &TrainingRun::send);
   set(ir::TaskKind::Receive, &TrainingRun::receive);
   set(ir::TaskKind::AllReduce, &TrainingRun::all_reduce);
+  set(ir::TaskKind::SumTied, &TrainingRun::sum_tied);
+  set(ir::TaskKind::ClipNorm, &TrainingRun::clip_norm);
   return table;
 }
 
@@ -339,16 +341,6 @@ ir::Status TrainingRun::backward_input(const ir::Task& task) {
 ir::Status TrainingRun::backward_weight(const ir::Task& task) {
   const auto& pass = std::get<ir::BackwardWeight>(task.payload);
   return stage_of(task).backward_weight(pass.micro_batch, pass.weights);
-}
-
-ir::Status TrainingRun::all_reduce(const ir::Task& task) {
-  std::vector<Stage*> members;
-  for (std::size_t r = replicas_->begin(task.stage); r < replicas_->end(task.stage); ++r) {
-    members.push_back(&stages_[r]);
-  }
-  return exchange_.sum(
-      {.stage = task.stage, .mini_batch = std::get<ir::AllReduce>(task.payload).mini_batch},
-      members);
 }
 
 ir::Status TrainingRun::predict(const ir::Task& task) {

@@ -38,8 +38,10 @@ namespace xpipe::executor::nn {
 struct RunOptions {
   OptimizerConfig optimizer;
   PredictionForm prediction;
-  bool predicts = false;         ///< some schedule of the run predicts: keep the history for it
-  bool splits_backward = false;  ///< some schedule of the run has backwards in two parts
+  bool predicts = false;            ///< some schedule of the run predicts: keep the history for it
+  bool splits_backward = false;     ///< some schedule of the run has backwards in two parts
+  std::optional<double> clip_norm;  ///< of the gradients of all stages, where a schedule clips
+  std::vector<WeightTie> ties;      ///< across stages
   std::vector<std::uint32_t> replicas;  ///< by stage, in every schedule of the run; empty: one each
   std::uint64_t seed = 0;               ///< of the dropouts' masks
   bool stop_on_nan = true;
@@ -119,6 +121,8 @@ class TrainingRun {
   ir::Status send(const ir::Task& task);
   ir::Status receive(const ir::Task& task);
   ir::Status all_reduce(const ir::Task& task);
+  ir::Status sum_tied(const ir::Task& task);
+  ir::Status clip_norm(const ir::Task& task);
 
   [[nodiscard]] ir::Status record_loss(std::uint32_t mini_batch,
                                        std::uint32_t micro_batch,

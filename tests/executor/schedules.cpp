@@ -59,7 +59,8 @@ ir::Schedule compiled(std::string_view policy,
 }
 
 ir::Schedule schedule_of_every_kind() {
-  // compute 0   STASH F0 RECOMPUTE ............................ I W ALLREDUCE STEP RELEASE
+  // compute 0   STASH F0 RECOMPUTE ............................ I W ALLREDUCE SUMTIED CLIP STEP
+  //             RELEASE
   // compute 1                       F0 ... B ... STEP PREDICT
   auto schedule = ir::schedule_from_text(R"(# xpipe.schedule 1
 policy by-hand
@@ -68,7 +69,7 @@ mini-batches 1
 devices 2
 stage 0 device 0 slots 2
 stage 1 device 1 slots 2
-compute 0: 0STASH0[s0:v0>s1] 0F0[s1:v0] 0RECOMPUTE0[s1:v0] 0I0[s1:v0] 0W0[s1:v0] 0ALLREDUCE0 0STEP0[v0] 0RELEASE0[s1]
+compute 0: 0STASH0[s0:v0>s1] 0F0[s1:v0] 0RECOMPUTE0[s1:v0] 0I0[s1:v0] 0W0[s1:v0] 0ALLREDUCE0 0SUMTIED0[1] 0CLIP0 0STEP0[v0] 0RELEASE0[s1]
 compute 1: 1F0[s0:v0] 1B0[s0:v0] 1STEP0[v0] 1PREDICT_F0[s0:v1>s1+1]
 send 0>1: 0SEND_F0
 receive 0>1: 1RECV_F0

@@ -36,6 +36,8 @@ scheduler::CostModel random_costs(std::uint32_t stages, ir::Nanos bound, std::mt
     stage.predict = below(bound);
     stage.stash = below(bound);
     stage.all_reduce = below(bound);
+    stage.sum_tied = below(bound);
+    stage.clip_norm = below(bound);
     costs.stages.push_back(stage);
   }
   costs.task_overhead = below(3);
@@ -204,6 +206,37 @@ TEST_CASE("twins: placements, replicas, recomputes and sends that wait") {
     }
   }
   CHECK(all_reduces > 0);
+}
+
+TEST_CASE("twins: clips by the norm over all stages, and tied weights") {
+  std::mt19937 random(4711);
+  std::size_t exchanges = 0;
+  for (const auto& [placement, replicas] :
+       std::vector<std::pair<std::vector<std::uint32_t>, std::vector<std::uint32_t>>>{
+           {{}, {1, 1, 1, 1}}, {{0, 1, 1, 0}, {1, 1, 1, 1}}, {{0, 0}, {1, 1}}, {{}, {1, 2, 1}}}) {
+    const auto stages = static_cast<std::uint32_t>(replicas.size());
+    const scheduler::Layout layout =
+        scheduler::resolve_layout(
+            {.stages = stages, .devices = {}, .placement = placement, .replicas = replicas})
+            .value();
+    scheduler::StageGraph graph = scheduler::chain_of(stages);
+    graph.ties = {{ir::StageId{0}, ir::StageId{static_cast<std::uint16_t>(stages - 1)}, 8}};
+    for (const std::uint32_t mini_batches : {1U, 3U}) {
+      const auto schedule = scheduler::compile(
+          all_policies().front(),
+          {.stages = stages, .micro_batches = 3, .mini_batches = mini_batches, .options = {}},
+          graph, {.layout = layout, .clip_norm = 1.0});
+      REQUIRE_MESSAGE(schedule.ok(), schedule.error().to_string());
+      for (const ir::Task& task : schedule.value().tasks) {
+        exchanges += task.kind() >= ir::TaskKind::SumTied ? 1 : 0;
+      }
+      for (const ir::Nanos bound : {1, 3, 1000}) {
+        check_twins(schedule.value(), random_costs(4, bound, random));
+        check_twins(schedule.value(), any_costs(4, bound, random));
+      }
+    }
+  }
+  CHECK(exchanges == (4 + 2 + 4 + 2 + 2 + 2 + 4 + 2) * (1 + 3));
 }
 
 TEST_CASE("twins: any schedule on any costs: shared links, max-min, overlap, launches") {

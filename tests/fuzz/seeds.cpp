@@ -21,7 +21,8 @@ std::vector<std::string> profile_seeds() {
    "output_bytes": 4095, "saved_bytes": 0, "parameter_bytes": 0},
   {"name": "fc", "forward_us": 1, "backward_input_us": 0.1, "backward_weight_us": 2,
    "output_bytes": 40, "saved_bytes": 100, "saved_for_weight_bytes": 60, "parameter_bytes": 4000}],
- "edges": [["conv", "re/l~u \"\u00e9"], ["conv", "fc"], ["re/l~u \"\u00e9", "fc"]]}
+ "edges": [["conv", "re/l~u \"\u00e9"], ["conv", "fc"], ["re/l~u \"\u00e9", "fc"]],
+ "ties": [{"layers": ["conv", "fc"], "bytes": 16}]}
 )",
           R"({"format": "xpipe.profile", "version": 1, "samples": 1, "layers": [
   {"name": "a", "forward_us": 1, "backward_us": 2, "output_bytes": 1, "saved_bytes": 1, "parameter_bytes": 1}]}
@@ -70,7 +71,8 @@ std::vector<std::string> cluster_seeds() {
 std::vector<std::string> schedule_text_seeds() {
   std::vector<std::string> seeds = {
       std::string(ir::tests::kTwoStages), std::string(ir::tests::kOneStage),
-      std::string(ir::tests::kTwoLanes), std::string(ir::tests::kReplicas)};
+      std::string(ir::tests::kTwoLanes), std::string(ir::tests::kReplicas),
+      std::string(ir::tests::kExchanges)};
   for (const char* policy : {"xpipe", "pipedream"}) {
     seeds.push_back(ir::schedule_to_text(tests::schedule_for({policy, 2, 2, 2, {}})));
   }

@@ -385,8 +385,8 @@ const std::vector<Broken>& broken_schedules() {
   };
   static const std::vector<Broken> kAll = [] {
     std::vector<Broken> all = kOneDeviceEach;
-    for (Broken& broken : broken_replicas()) {
-      all.push_back(std::move(broken));
+    for (const auto& more : {broken_replicas(), broken_exchanges()}) {
+      all.insert(all.end(), more.begin(), more.end());
     }
     return all;
   }();

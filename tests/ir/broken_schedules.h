@@ -25,6 +25,9 @@ struct Broken {
 /// Those of replicated stages; they are among broken_schedules().
 [[nodiscard]] std::vector<Broken> broken_replicas();
 
+/// Those of sums of tied weights and of clips.
+[[nodiscard]] std::vector<Broken> broken_exchanges();
+
 /// At least one for each of validation_rules(): validate_test.cpp sees to that.
 [[nodiscard]] const std::vector<Broken>& broken_schedules();
 

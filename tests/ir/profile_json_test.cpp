@@ -123,6 +123,18 @@ TEST_CASE("profile: missing is not zero, wrong is told with its path, all at onc
           {"4000}]}", "4000}], \"edges\": [[\"conv\", \"conv\"]]}", "/edges/0", "to itself"},
           {"4000}]}", "4000}], \"edges\": [[\"conv\", \"fc\"], [\"conv\", \"fc\"]]}", "/edges/1",
            "duplicate of /edges/0"},
+          {"4000}]}", "4000}], \"ties\": [{\"layers\": [\"conv\", \"cf\"], \"bytes\": 8}]}",
+           "/ties/0/layers/1", "no layer is called \"cf\""},
+          {"4000}]}", "4000}], \"ties\": [{\"layers\": [\"conv\", \"fc\"], \"bytes\": 1729}]}",
+           "/ties/0/layers/0", "has 1728 bytes of parameters"},
+          {"4000}]}", "4000}], \"ties\": [{\"layers\": [\"fc\", \"fc\"], \"bytes\": 8}]}",
+           "/ties/0", "to itself"},
+          {"4000}]}", "4000}], \"ties\": [{\"layers\": [\"fc\"], \"bytes\": 8}]}", "/ties/0/layers",
+           "expected two layers, found 1"},
+          {"4000}]}",
+           "4000}], \"ties\": [{\"layers\": [\"conv\", \"fc\"], \"bytes\": 8}, "
+           "{\"layers\": [\"fc\", \"conv\"], \"bytes\": 8}]}",
+           "/ties/1", "tied already"},
           {"4000}]}",
            "4000}], \"edges\": [[\"conv\", \"fc\"], [\"fc\", \"relu\"], [\"relu\", \"conv\"]]}",
            "edges", "in a ring: \"conv\" needs \"relu\" needs \"fc\" needs \"conv\""},
@@ -135,6 +147,14 @@ TEST_CASE("profile: missing is not zero, wrong is told with its path, all at onc
                                                  "p.json");
   REQUIRE_FALSE(many.ok());
   CHECK_EQ(many.error().diagnostics.size(), 3);
+}
+
+TEST_CASE("profile: tied layers are read, told by place, and written again") {
+  const std::string text = edited(
+      kChain, {{"4000}]}", "4000}], \"ties\": [{\"layers\": [\"fc\", \"conv\"], \"bytes\": 8}]}"}});
+  const Profile profile = read(text);
+  CHECK(profile.ties == std::vector<LayerTie>{{0, 2, 8}});
+  CHECK(read(profile_to_json(profile)) == profile);
 }
 
 TEST_CASE("profile: no layers, no object and another format are refused") {

@@ -30,8 +30,8 @@ constexpr std::string_view kSmall = R"({"format": "xpipe.schedule", "version": 1
 }  // namespace
 
 TEST_CASE("schedule json: what is read back is the same schedule, and the bytes are the same") {
-  for (const std::string_view text :
-       {tests::kTwoStages, tests::kOneStage, tests::kTwoLanes, tests::kReplicas}) {
+  for (const std::string_view text : {tests::kTwoStages, tests::kOneStage, tests::kTwoLanes,
+                                      tests::kReplicas, tests::kExchanges}) {
     const Schedule schedule = parsed(text);
     const std::string json = schedule_to_json(schedule);
     const Result<Schedule> back = schedule_from_json(json, "f.json");

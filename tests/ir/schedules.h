@@ -93,6 +93,25 @@ edges: 0F1>0SEND_F1 0SEND_F1>1RECV_F1 1RECV_F1>1F1 1B1>1SEND_B1 1SEND_B1>0RECV_B
 edges: 0B0>0ALLREDUCE0#1 0B1>0ALLREDUCE0#0
 )";
 
+/// Two stages that share weights, and clip by the norm over both.
+inline constexpr std::string_view kExchanges = R"(# xpipe.schedule 1
+policy hand
+option clip-norm=1
+micro-batches 1
+mini-batches 1
+devices 2
+stage 0 device 0 slots 1
+stage 1 device 1 slots 1
+compute 0: 0F0[s0:v0] 0B0[s0:v0] 0SUMTIED0[1] 0CLIP0 0STEP0[v0]
+compute 1: 1F0[s0:v0] 1B0[s0:v0] 1SUMTIED0[0] 1CLIP0 1STEP0[v0]
+send 0>1: 0SEND_F0
+receive 0>1: 1RECV_F0
+send 1>0: 1SEND_B0
+receive 1>0: 0RECV_B0
+edges: 0F0>0SEND_F0 0SEND_F0>1RECV_F0 1RECV_F0>1F0 1B0>1SEND_B0 1SEND_B0>0RECV_B0 0RECV_B0>0B0
+edges: 0B0>1SUMTIED0 1B0>0SUMTIED0 0SUMTIED0>1CLIP0 1SUMTIED0>0CLIP0
+)";
+
 using Edits = std::vector<std::pair<std::string, std::string>>;
 
 /// `text` with each first string, which must stand there exactly once, replaced by the second.

@@ -17,6 +17,7 @@ namespace xpipe::ir {
 namespace {
 
 using tests::edited;
+using tests::kExchanges;
 using tests::kOneStage;
 using tests::kReplicas;
 using tests::kTwoLanes;
@@ -59,7 +60,7 @@ Task any_task(LaneId lane) {
   const MicroBatch j{
       *rc::gen::oneOf(rc::gen::inRange<std::uint32_t>(0, 2), rc::gen::arbitrary<std::uint32_t>())};
   const MiniBatch i{index_of(j)};
-  switch (*rc::gen::inRange(0, 12)) {
+  switch (*rc::gen::inRange(0, 14)) {
     case 0:
       task.payload = Forward{j, read()};
       break;
@@ -92,6 +93,12 @@ Task any_task(LaneId lane) {
       break;
     case 10:
       task.payload = Receive{bytes(), j, StageId{near}, pass()};
+      break;
+    case 11:
+      task.payload = SumTied{i, StageId{near}};
+      break;
+    case 12:
+      task.payload = ClipNorm{i};
       break;
     default:
       task.payload = AllReduce{i};
@@ -169,6 +176,8 @@ TEST_CASE("text: every kind of task has the token of design.md 10") {
   CHECK_EQ(text(Receive{4096, MicroBatch{0}, StageId{3}, Pass::Forward}), "1RECV_F0[<3:4096B]");
   CHECK_EQ(text(Receive{kUnknownBytes, MicroBatch{0}, StageId{2}, Pass::Backward}), "1RECV_B0");
   CHECK_EQ(text(AllReduce{MiniBatch{2}}), "1ALLREDUCE2");
+  CHECK_EQ(text(SumTied{MiniBatch{2}, StageId{3}}), "1SUMTIED2[3]");
+  CHECK_EQ(text(ClipNorm{MiniBatch{2}}), "1CLIP2");
 }
 
 TEST_CASE("text: a task read back from its text is the same task") {
@@ -249,7 +258,7 @@ TEST_CASE("text: a schedule read back from its text is the same schedule, ids in
 }
 
 TEST_CASE("text: what is written is what the header of ir/text.h draws") {
-  for (const std::string_view text : {kTwoStages, kOneStage, kTwoLanes, kReplicas}) {
+  for (const std::string_view text : {kTwoStages, kOneStage, kTwoLanes, kReplicas, kExchanges}) {
     const std::string written = schedule_to_text(parsed(text));
     CHECK(parsed(written) == parsed(text));
     CHECK(written.find("\nids:") == std::string::npos);

@@ -19,6 +19,7 @@ namespace {
 using tests::Broken;
 using tests::broken_schedules;
 using tests::edited;
+using tests::kExchanges;
 using tests::kOneStage;
 using tests::kReplicas;
 using tests::kTwoLanes;
@@ -32,7 +33,7 @@ std::string told(const std::vector<Diagnostic>& diagnostics) {
 }  // namespace
 
 TEST_CASE("validate: small legal schedules pass") {
-  for (const std::string_view text : {kTwoStages, kOneStage, kTwoLanes, kReplicas}) {
+  for (const std::string_view text : {kTwoStages, kOneStage, kTwoLanes, kReplicas, kExchanges}) {
     CAPTURE(text);
     CHECK_EQ(told(validate(parsed(text))), "nothing");
     CHECK(check_legal(parsed(text)).ok());

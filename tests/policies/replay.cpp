@@ -151,6 +151,10 @@ class Replay {
 
   void play(const ir::AllReduce& /*task*/) {}
 
+  void play(const ir::SumTied& /*task*/) {}
+
+  void play(const ir::ClipNorm& /*task*/) {}
+
   void play(const ir::Send& /*task*/) { fault("a send on a compute lane"); }
 
   void play(const ir::Receive& /*task*/) { fault("a receive on a compute lane"); }

@@ -151,6 +151,16 @@ TEST_CASE(
   CHECK(duration(costs, schedule, schedule.tasks[3]) == 8);
 }
 
+TEST_CASE("cost model: sums of tied weights and clips cost what the stage says") {
+  const ir::Schedule schedule = schedule_of({{"0SUMTIED0[1]", 0}, {"0CLIP0", 0}, {"1CLIP0", 1}});
+  CostModel costs = model();
+  costs.stages[0].sum_tied = 40;
+  costs.stages[0].clip_norm = 6;
+  CHECK(duration(costs, schedule, schedule.tasks[0]) == 40 + 1);
+  CHECK(duration(costs, schedule, schedule.tasks[1]) == 6 + 1);
+  CHECK(duration(costs, schedule, schedule.tasks[2]) == 0 + 1);
+}
+
 TEST_CASE("cost model: a replica on another device costs what it costs there") {
   // Stage 0 on devices 0 and 1; tasks of lane 1 are its second replica's.
   const ir::Schedule schedule =

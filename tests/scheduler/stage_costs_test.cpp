@@ -2,9 +2,12 @@
 
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <doctest/doctest.h>
+
+#include "scheduler/stage_sums.h"
 
 namespace xpipe::scheduler {
 namespace {
@@ -255,6 +258,69 @@ TEST_CASE("stage costs: the largest workspace of a stage's layers, scaled to the
                uniform_cluster(2, {}));
   CHECK(model.costs.stages[0].workspace_bytes == 50);
   CHECK(model.costs.stages[1].workspace_bytes == 0);
+}
+
+TEST_CASE("stage costs: tied weights are once on a stage, and a copy on each of two (E4)") {
+  // 1000 parameters of 4 bytes, 200 of them shared by the first and the last of four layers.
+  ir::Profile profile;
+  profile.samples = 1;
+  for (const ir::Bytes numbers : {400, 200, 200, 400}) {
+    ir::LayerProfile layer;
+    layer.name = "layer " + std::to_string(profile.layers.size());
+    layer.parameter_bytes = 4 * numbers;
+    profile.layers.push_back(layer);
+  }
+  profile.edges = {{0, 1}, {1, 2}, {2, 3}};
+  profile.ties = {{0, 3, 800}};
+  const auto parameters = [&profile](const Partition& partition) {
+    const std::vector<StageSums> sums = sums_by_stage(profile, partition);
+    ir::Bytes all = 0;
+    for (const StageSums& stage : sums) {
+      all += stage.parameters;
+    }
+    return all;
+  };
+  CHECK(parameters({4}) == 4 * 1000);
+  CHECK(parameters({1, 1, 1, 1}) == 4 * 1200);
+  CHECK(graph_of(profile, {4}).ties.empty());
+  CHECK(graph_of(profile, {1, 1, 1, 1}).ties ==
+        std::vector<StageTie>{{StageId{0}, StageId{3}, 800}});
+  // Weights, gradients and state over all devices.
+  for (const auto& [optimizer, bytes] :
+       {std::pair{OptimizerKind::Sgd, 9600}, std::pair{OptimizerKind::SgdMomentum, 14400},
+        std::pair{OptimizerKind::Adam, 19200}}) {
+    const StagedModel model = model_of(profile,
+                                       {.layers_per_stage = {1, 1, 1, 1},
+                                        .batch_size = 1,
+                                        .micro_batches = 1,
+                                        .optimizer = optimizer},
+                                       uniform_cluster(4, {1e9, 100, ir::Duplex::Full}));
+    ir::Bytes all = 0;
+    for (const StageCosts& stage : model.costs.stages) {
+      all += 2 * stage.parameter_bytes + stage.optimizer_bytes;
+    }
+    CHECK(all == bytes);
+    // A ring of two devices: all bytes over both links, two latencies.
+    CHECK(model.costs.stages[0].sum_tied == 800 + 2 * 100);
+    CHECK(model.costs.stages[1].sum_tied == 0);
+    CHECK(model.costs.stages[3].sum_tied == 1000);
+  }
+}
+
+TEST_CASE("stage costs: a clip reads the gradients, sends a number round, and scales them") {
+  ir::Cluster cluster = uniform_cluster(2, {1e9, 100, ir::Duplex::Full});
+  cluster.devices[0].memory_bandwidth_bytes_per_s = 1e9;
+  const StageCostRequest request{.layers_per_stage = {2, 2}, .batch_size = 8, .micro_batches = 1};
+  StageCostRequest clipping = request;
+  clipping.clips = true;
+  const CostModel plain = model_of(branchy(), request, cluster).costs;
+  const StagedModel model = model_of(branchy(), clipping, cluster);
+  CHECK(plain.stages[0].clip_norm == 0);
+  // A ring of two: 8 bytes over each link in all, two latencies; three copies of the parameters.
+  const ir::Nanos norms = 8 + 2 * 100;
+  CHECK(model.costs.stages[0].clip_norm == norms + 3 * model.costs.stages[0].parameter_bytes);
+  CHECK(model.costs.stages[1].clip_norm == norms);
+  CHECK(has_note(model, "stash copies and clips are free on device 1"));
 }
 
 TEST_CASE("stage costs: a stage's replicas cost what their devices make of it, and all-reduce") {

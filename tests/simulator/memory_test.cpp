@@ -266,6 +266,23 @@ TEST_CASE("memory: peaks keep the policies' promises over a grid") {
   }
 }
 
+TEST_CASE("memory: exchanges and accumulation leave one accumulator, and nothing behind") {
+  scheduler::CostModel costs = equal_stages(3, 100, 200);
+  for (scheduler::StageCosts& stage : costs.stages) {
+    stage.parameter_bytes = 1000;
+    stage.clip_norm = 50;
+  }
+  scheduler::Passes passes;
+  passes.accumulate = 2;
+  passes.clip_norm = 1.0;
+  const ir::Schedule schedule = compiled("gpipe", {3, 2, 5}, passes);
+  const auto timeline = simulator::simulate(schedule, costs);
+  for (const DeviceMemory& device : simulator::memory_over_time(schedule, timeline, costs)) {
+    CHECK(of(device.peak_by_kind, MemoryKind::Gradients) == 1000);
+    CHECK(of(device.curve.back().bytes, MemoryKind::Gradients) == 0);
+  }
+}
+
 TEST_CASE("memory: recomputation keeps its part from forward to recompute, then all to the end") {
   // GPipe, D = 1, T = 3: F0 F1 F2 R0 B0 R1 B1 R2 B2. Kept 7 each, recomputed 60:
   // peak at R0: 2 * 7 + 60.
