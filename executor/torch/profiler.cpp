@@ -217,8 +217,7 @@ ir::Result<ir::Profile> profile_model(const ProfileRequest& request) {
   constexpr std::int64_t kBytes = 256;  // a vocabulary, where no --set vocabulary says another
   const SampleShape shape{request.channels, request.height, request.width, sequence.value()};
   const std::int64_t classes = shape.is_text() ? kBytes : kClasses;
-  ir::Result<Model> model =
-      build_model(request.model, request.model_options, shape, classes, 0);
+  ir::Result<Model> model = build_model(request.model, request.model_options, shape, classes, 0);
   if (!model.ok()) {
     return model.error();
   }

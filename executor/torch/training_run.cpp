@@ -236,15 +236,12 @@ std::span<const std::uint32_t> TrainingRun::samples_of(std::uint32_t micro_batch
 }
 
 void TrainingRun::begin_loader() {
-  std::vector<std::vector<std::uint32_t>> micro_batches;
-  std::vector<std::size_t> order;
-  const std::uint32_t total = schedule_->micro_batches * schedule_->mini_batches;
-  micro_batches.reserve(total);
-  order.reserve(total);
-  for (std::uint32_t j = 0; j < total; ++j) {
-    const std::span<const std::uint32_t> samples = samples_of(j);
-    micro_batches.emplace_back(samples.begin(), samples.end());
-    order.push_back(j);
+  std::vector<std::vector<std::uint32_t>> micro_batches(std::size_t{schedule_->micro_batches} *
+                                                        schedule_->mini_batches);
+  std::vector<std::size_t> order(micro_batches.size());
+  for (std::uint32_t j = 0; j < order.size(); ++j) {
+    micro_batches[j].assign(samples_of(j).begin(), samples_of(j).end());
+    order[j] = j;
   }
   loader_.begin(segment_.epoch, std::move(micro_batches), std::move(order));
 }

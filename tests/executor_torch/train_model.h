@@ -46,8 +46,9 @@ struct TrainedModel {
 /// Runs the layers one after the other.
 [[nodiscard]] torch::Tensor forward_through(const nn::Model& model, const torch::Tensor& input);
 
-/// Gradients of all parameters for sum(output^2), forward on the weights that are there, backward on
-/// `for_backward` written in place: the slow, sure way. The weights are afterwards what they were.
+/// Gradients of all parameters for sum(output^2), forward on the weights that are there, backward
+/// on `for_backward` written in place: the slow, sure way. The weights are afterwards what they
+/// were.
 [[nodiscard]] std::vector<torch::Tensor> gradients_in_place(
     const nn::Model& model,
     const torch::Tensor& input,
