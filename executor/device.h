@@ -10,11 +10,17 @@
 // A wait holds for what is enqueued on the lane after it. A backend may start work as soon as it is
 // enqueued or only in synchronize(); both are streams.
 //
+// A run may be a part of one: other processes run the tasks of the other devices. Their events are
+// external: the engine announces them with expect(), and whoever hears of their end calls
+// complete().
+//
 // Thread-safety: the engine calls from one thread; work runs wherever the backend runs it; stop()
-// is safe from any thread.
+// and complete() are safe from any thread.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "ir/ids.h"
@@ -46,6 +52,22 @@ class Backend {
   /// a stop(). `schedule` outlives the run.
   virtual ir::Status begin(const ir::Schedule& schedule) = 0;
 
+  /// Announces that another process runs the event's task, and which ("rank 1"): complete() will
+  /// say when it is done. Between begin() and the first wait for it. Errors: Usage "one-process"
+  /// from a backend that waits for nobody else.
+  virtual ir::Status expect(Event event, const std::string& owner) {
+    (void)event;
+    return ir::make_error(ir::ErrorKind::Usage, "one-process", "",
+                          "the " + name() +
+                              " device runs a schedule in one process and cannot "
+                              "wait for " +
+                              owner + "; use the cpu device");
+  }
+
+  /// The task of another process is done. Counts as a move for the time-out. Requires: expected in
+  /// this run, synchronize() has not returned, once an event. Safe from any thread.
+  virtual void complete(Event event) { (void)event; }
+
   /// What `lane` runs from here on starts only after `event` is done.
   virtual void wait(ir::LaneId lane, Event event) = 0;
 
@@ -65,8 +87,14 @@ class Backend {
   virtual void stop(ir::Error reason) = 0;
 
   /// Start and end of every task that ran to its end, by task id, relative to the moment from which
-  /// work could run. After a success these are all tasks. Requires: synchronize() returned.
+  /// work could run. After a success these are all tasks that were enqueued. Requires:
+  /// synchronize() returned.
   [[nodiscard]] virtual ir::Timeline timeline() const = 0;
+
+  /// The moment that timeline() counts from; absent where it is no moment of this machine's clock.
+  [[nodiscard]] virtual std::optional<std::chrono::steady_clock::time_point> origin() const {
+    return std::nullopt;
+  }
 };
 
 }  // namespace xpipe::executor

@@ -1,5 +1,6 @@
 #include "executor/engine.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -26,11 +27,37 @@ std::size_t kind_index(const ir::Schedule& schedule, TaskId task) {
   return static_cast<std::size_t>(schedule.task(task).kind());
 }
 
-/// One fault for every kind that `schedule` uses and `handlers` lacks.
-Status check_handlers(const ir::Schedule& schedule, const HandlerTable& handlers) {
+/// Which tasks are run here: all of them, or those of the local devices.
+class Locals {
+ public:
+  Locals(const ir::Schedule& schedule, const RemoteTasks* remote) : schedule_(schedule) {
+    if (remote != nullptr) {
+      lanes_.reserve(schedule.lanes.size());
+      for (const ir::Lane& lane : schedule.lanes) {
+        lanes_.push_back(remote->is_local(lane.device));
+      }
+    }
+  }
+
+  [[nodiscard]] bool has(TaskId task) const {
+    return lanes_.empty() || lanes_[index_of(schedule_.task(task).lane)];
+  }
+
+ private:
+  const ir::Schedule& schedule_;
+  std::vector<bool> lanes_;  ///< by LaneId; empty: all are local
+};
+
+/// One fault for every kind that is run here and that `handlers` lacks.
+Status check_handlers(const ir::Schedule& schedule,
+                      const Locals& locals,
+                      const HandlerTable& handlers) {
   std::array<std::uint32_t, ir::kTaskKinds> count{};
   std::array<TaskId, ir::kTaskKinds> first{};
   for (std::uint32_t i = 0; i < schedule.tasks.size(); ++i) {
+    if (!locals.has(TaskId{i})) {
+      continue;
+    }
     const std::size_t kind = kind_index(schedule, TaskId{i});
     if (count[kind]++ == 0) {
       first[kind] = TaskId{i};
@@ -83,12 +110,79 @@ Status Work::operator()(TaskId id) const {
   }
 }
 
+/// Work whose end other processes wait for.
+struct ToldWork {
+  Work work;
+  RemoteTasks* remote;
+
+  Status operator()(TaskId id) const {
+    Status status = work(id);
+    if (!status.ok()) {
+      return status;
+    }
+    try {
+      return remote->done(id);
+    } catch (const std::exception& exception) {
+      return handler_failed(work.schedule->task(id), exception.what());
+    }
+  }
+};
+
+/// Tells the backend of every remote task that a local one waits for.
+Status announce(const ir::Schedule& schedule,
+                const scheduler::TaskGraph& graph,
+                const Locals& locals,
+                const RemoteTasks& remote,
+                Backend& backend) {
+  std::vector<bool> announced(schedule.tasks.size());
+  for (std::uint32_t i = 0; i < schedule.tasks.size(); ++i) {
+    if (!locals.has(TaskId{i})) {
+      continue;
+    }
+    for (const TaskId before : graph.predecessors(TaskId{i})) {
+      if (locals.has(before) || announced[index_of(before)]) {
+        continue;
+      }
+      announced[index_of(before)] = true;
+      const ir::DeviceId device = schedule.lane(schedule.task(before).lane).device;
+      if (Status status = backend.expect(Event{before}, remote.owner(device)); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  return {};
+}
+
+/// Keeps a backend attached to the other processes while a run lasts.
+class Attached {
+ public:
+  Attached(RemoteTasks* remote, const ir::Schedule& schedule, Backend& backend) : remote_(remote) {
+    if (remote_ != nullptr) {
+      remote_->attach(schedule, backend);
+    }
+  }
+
+  Attached(const Attached&) = delete;
+  Attached& operator=(const Attached&) = delete;
+
+  ~Attached() {
+    if (remote_ != nullptr) {
+      remote_->detach();
+    }
+  }
+
+ private:
+  RemoteTasks* remote_;
+};
+
 }  // namespace
 
 ir::Result<ir::Timeline> run(const ir::Schedule& schedule,
                              const HandlerTable& handlers,
-                             Backend& backend) {
-  if (Status status = check_handlers(schedule, handlers); !status.ok()) {
+                             Backend& backend,
+                             RemoteTasks* remote) {
+  const Locals locals(schedule, remote);
+  if (Status status = check_handlers(schedule, locals, handlers); !status.ok()) {
     return status.error();
   }
   const scheduler::TaskGraph graph(schedule);
@@ -96,14 +190,30 @@ ir::Result<ir::Timeline> run(const ir::Schedule& schedule,
   if (Status status = backend.begin(schedule); !status.ok()) {
     return status.error();
   }
+  if (remote != nullptr) {
+    if (Status status = announce(schedule, graph, locals, *remote, backend); !status.ok()) {
+      return status.error();
+    }
+  }
+  const Attached attached(remote, schedule, backend);
   for (const TaskId task : order) {
+    if (!locals.has(task)) {
+      continue;
+    }
     const ir::LaneId lane = schedule.task(task).lane;
     for (const TaskId before : graph.predecessors(task)) {
       if (schedule.task(before).lane != lane) {
         backend.wait(lane, Event{before});
       }
     }
-    backend.enqueue(lane, task, Work{&schedule, &handlers});
+    const Work work{&schedule, &handlers};
+    const bool told = std::ranges::any_of(graph.successors(task),
+                                          [&locals](TaskId after) { return !locals.has(after); });
+    if (told) {
+      backend.enqueue(lane, task, ToldWork{work, remote});
+    } else {
+      backend.enqueue(lane, task, work);
+    }
   }
   if (Status status = backend.synchronize(); !status.ok()) {
     return status.error();

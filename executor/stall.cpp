@@ -17,8 +17,11 @@ using ir::index_of;
 
 class Stall {
  public:
-  Stall(const ir::Schedule& schedule, const Heads& heads, ir::Nanos time_out)
-      : schedule_(schedule), heads_(heads), time_out_(time_out) {}
+  Stall(const ir::Schedule& schedule,
+        const Heads& heads,
+        ir::Nanos time_out,
+        const std::vector<std::string>& owners)
+      : schedule_(schedule), heads_(heads), time_out_(time_out), owners_(owners) {}
 
   ir::Error describe() {
     if (const std::vector<std::uint32_t> ring = find_ring(); !ring.empty()) {
@@ -30,9 +33,12 @@ class Stall {
                             " and does not end; raise the time-out if its work may take so long");
       }
     }
-    for (const auto& head : heads_) {
-      if (head && !head->running) {
-        add(head->task, device_of(head->task) + " waits to start it, " + reason(*head));
+    // What another process has not done comes before what waits for this one's own tasks.
+    for (const bool across : {true, false}) {
+      for (const auto& head : heads_) {
+        if (head && !head->running && waits_for_another(*head) == across) {
+          add(head->task, device_of(head->task) + " waits to start it, " + reason(*head));
+        }
       }
     }
     if (error_.diagnostics.empty()) {
@@ -54,6 +60,15 @@ class Stall {
     return "device " + std::to_string(index_of(schedule_.lanes[lane_of(task)].device));
   }
 
+  /// The other process that runs `task`; empty: this one does.
+  [[nodiscard]] std::string owner_of(ir::TaskId task) const {
+    return owners_.empty() ? "" : owners_[index_of(schedule_.lanes[lane_of(task)].device)];
+  }
+
+  [[nodiscard]] bool waits_for_another(const LaneHead& head) const {
+    return head.waits_for && !owner_of(*head.waits_for).empty();
+  }
+
   [[nodiscard]] std::string since() const {
     std::ostringstream text;
     text << "; nothing has moved for " << static_cast<double>(time_out_) / 1e9 << " s";
@@ -72,6 +87,10 @@ class Stall {
       return "but is busy";
     }
     const ir::TaskId event = *head.waits_for;
+    if (const std::string owner = owner_of(event); !owner.empty()) {
+      return "until " + text(event) + " on " + device_of(event) + " is done, which " + owner +
+             " has not said";
+    }
     std::string reason = "until " + text(event) + " on " + device_of(event) + " is done";
     const std::optional<LaneHead>& blocking = heads_[lane_of(event)];
     if (!blocking) {
@@ -127,13 +146,17 @@ class Stall {
   const ir::Schedule& schedule_;
   const Heads& heads_;
   const ir::Nanos time_out_;
+  const std::vector<std::string>& owners_;
   ir::Error error_{ir::ErrorKind::Runtime, {}};
 };
 
 }  // namespace
 
-ir::Error describe_stall(const ir::Schedule& schedule, const Heads& heads, ir::Nanos time_out) {
-  return Stall(schedule, heads, time_out).describe();
+ir::Error describe_stall(const ir::Schedule& schedule,
+                         const Heads& heads,
+                         ir::Nanos time_out,
+                         const std::vector<std::string>& owners) {
+  return Stall(schedule, heads, time_out, owners).describe();
 }
 
 }  // namespace xpipe::executor

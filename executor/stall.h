@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "ir/ids.h"
@@ -20,11 +21,14 @@ struct LaneHead {
   std::optional<ir::TaskId> waits_for;
 };
 
-/// `heads` by LaneId; an empty one: the lane has done all that was enqueued.
+/// `heads` by LaneId; an empty one: the lane has done all that was enqueued. `owners` by DeviceId:
+/// the other process that runs its tasks ("rank 1"), empty for a device of this one; none at all:
+/// there is no other process.
 /// Returns ErrorKind::Runtime, code "time-out": the ring first, then one diagnostic for each task
-/// that runs, then one for each that waits, in the order of lanes.
+/// that runs, then one for each that waits, in the order of lanes, those for other processes first.
 [[nodiscard]] ir::Error describe_stall(const ir::Schedule& schedule,
                                        const std::vector<std::optional<LaneHead>>& heads,
-                                       ir::Nanos time_out);
+                                       ir::Nanos time_out,
+                                       const std::vector<std::string>& owners = {});
 
 }  // namespace xpipe::executor

@@ -46,6 +46,15 @@ std::shared_ptr<CpuRun> CpuBackend::make_run(const ir::Schedule& schedule,
   return std::make_shared<CpuRun>(schedule, std::move(state), spin_for(options_, schedule.devices));
 }
 
+ir::Status CpuBackend::expect(Event event, const std::string& owner) {
+  run_->expect(event.task, owner);
+  return {};
+}
+
+void CpuBackend::complete(Event event) {
+  run_->complete(event.task);
+}
+
 void CpuBackend::wait(ir::LaneId lane, Event event) {
   run_->wait(lane, event.task);
 }
@@ -73,7 +82,7 @@ ir::Status CpuBackend::synchronize() {
       moves = moves_now;
       last_move = now;
     } else if (now - last_move >= time_out()) {
-      state_->fail(describe_stall(*schedule_, run_->heads(), time_out().count()));
+      state_->fail(describe_stall(*schedule_, run_->heads(), time_out().count(), run_->owners()));
       run_->wake_all();
       (void)pool_.wait_idle_for(std::min(time_out(), kLongestGrace));
       break;
@@ -94,6 +103,10 @@ void CpuBackend::stop(ir::Error reason) {
 
 ir::Timeline CpuBackend::timeline() const {
   return run_ ? run_->timeline() : ir::Timeline{.measured = true, .spans = {}};
+}
+
+std::optional<steady_clock::time_point> CpuBackend::origin() const {
+  return run_ ? std::optional(run_->origin()) : std::nullopt;
 }
 
 }  // namespace xpipe::executor

@@ -50,11 +50,14 @@ class CpuBackend : public Backend {
   /// Errors: Usage "pool-too-small" when the schedule has more devices than the pool has threads;
   /// Runtime "pool-busy" when a handler left behind has not returned within the time-out.
   ir::Status begin(const ir::Schedule& schedule) override;
+  ir::Status expect(Event event, const std::string& owner) override;
+  void complete(Event event) override;
   void wait(ir::LaneId lane, Event event) override;
   Event enqueue(ir::LaneId lane, ir::TaskId task, Work work) override;
   ir::Status synchronize() override;
   void stop(ir::Error reason) override;
   [[nodiscard]] ir::Timeline timeline() const override;
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> origin() const override;
 
  protected:
   /// What the threads do in the run that begins; `state` outlives it.

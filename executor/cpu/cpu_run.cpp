@@ -54,9 +54,24 @@ void CpuRun::enqueue(ir::LaneId lane, TaskId task, Backend::Work work) {
                            .waits_end = static_cast<std::uint32_t>(program.waits.size())});
 }
 
+void CpuRun::expect(TaskId task, const std::string& owner) {
+  owners_.resize(schedule_.devices);
+  owners_[index_of(schedule_.lane(schedule_.task(task).lane).device)] = owner;
+}
+
 void CpuRun::release() {
   find_waiting_devices();
   origin_ = std::chrono::steady_clock::now();
+  released_.store(true, std::memory_order_seq_cst);
+}
+
+void CpuRun::complete(TaskId task) {
+  external_moves_.fetch_add(1, std::memory_order_relaxed);
+  done_[index_of(task)].store(true, std::memory_order_seq_cst);
+  // Before the release nobody sleeps yet, and who waits for whom is not known.
+  if (released_.load(std::memory_order_seq_cst)) {
+    signal_waiting(index_of(task));
+  }
 }
 
 void CpuRun::find_waiting_devices() {
@@ -149,7 +164,11 @@ void CpuRun::end_head(Worker& worker, Program& program) {
   worker.moves.store(worker.moves.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   program.head.store(head + 1, std::memory_order_relaxed);
   done_[index].store(true, std::memory_order_seq_cst);
-  for (std::uint32_t i = waiting_begin_[index]; i < waiting_begin_[index + 1]; ++i) {
+  signal_waiting(index);
+}
+
+void CpuRun::signal_waiting(std::uint32_t task) {
+  for (std::uint32_t i = waiting_begin_[task]; i < waiting_begin_[task + 1]; ++i) {
     signal(workers_[index_of(waiting_[i])]);
   }
 }
@@ -205,7 +224,7 @@ ir::Nanos CpuRun::now() const {
 }
 
 std::uint64_t CpuRun::moves() const {
-  std::uint64_t sum = 0;
+  std::uint64_t sum = external_moves_.load(std::memory_order_relaxed);
   for (const Worker& worker : workers_) {
     sum += worker.moves.load(std::memory_order_relaxed);
   }
@@ -240,7 +259,9 @@ ir::Timeline CpuRun::timeline() const {
   ir::Timeline timeline{.measured = true, .spans = {}};
   timeline.spans.reserve(spans_.size());
   for (std::size_t i = 0; i < spans_.size(); ++i) {
-    if (done_[i].load(std::memory_order_acquire)) {
+    const DeviceId device = schedule_.lane(schedule_.tasks[i].lane).device;
+    const bool here = owners_.empty() || owners_[index_of(device)].empty();
+    if (here && done_[i].load(std::memory_order_acquire)) {
       timeline.spans.push_back(spans_[i]);
     }
   }

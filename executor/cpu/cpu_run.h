@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "executor/device.h"
@@ -38,6 +39,8 @@ class CpuRun {
   // Recording: one thread, before release().
   void wait(ir::LaneId lane, ir::TaskId event);
   void enqueue(ir::LaneId lane, ir::TaskId task, Backend::Work work);
+  /// Another process runs `task`, and so everything on its device.
+  void expect(ir::TaskId task, const std::string& owner);
 
   /// Ends the recording; time counts from here.
   void release();
@@ -45,14 +48,23 @@ class CpuRun {
   /// The loop of one device: returns when its lanes are done, or on a stop after the task at hand.
   virtual void serve(ir::DeviceId device);
 
+  /// The task of another process is done. From any thread, before release() or after.
+  void complete(ir::TaskId task);
+
   // From any thread, after release().
   /// Makes sleeping threads look at the StopState.
   void wake_all();
-  /// Grows whenever a task starts or ends.
+  /// Grows whenever a task starts or ends, those of other processes included.
   [[nodiscard]] std::uint64_t moves() const;
   [[nodiscard]] std::vector<std::optional<LaneHead>> heads() const;
-  /// The spans of the tasks that are done.
+
+  /// By DeviceId: which other process runs it, empty where this one does; or none at all.
+  [[nodiscard]] const std::vector<std::string>& owners() const { return owners_; }
+
+  /// The spans of the tasks of this process that are done.
   [[nodiscard]] ir::Timeline timeline() const;
+
+  [[nodiscard]] std::chrono::steady_clock::time_point origin() const { return origin_; }
 
  protected:
   // What the loop of a device is made of; EmulatedRun has another loop.
@@ -112,6 +124,7 @@ class CpuRun {
 
  private:
   void find_waiting_devices();
+  void signal_waiting(std::uint32_t task);
   void sleep(Worker& worker, std::uint32_t seen) const;
 
   const ir::Schedule& schedule_;
@@ -124,6 +137,9 @@ class CpuRun {
   std::vector<std::uint32_t> waiting_begin_;
   std::vector<ir::DeviceId> waiting_;
   std::vector<ir::Span> spans_;  ///< by TaskId; valid once done
+  std::vector<std::string> owners_;
+  std::atomic<std::uint64_t> external_moves_ = 0;
+  std::atomic<bool> released_ = false;
   std::chrono::steady_clock::time_point origin_;
 };
 

@@ -33,9 +33,11 @@ const std::map<std::string, Folders> kMayInclude{
     {"executor", {"ir", "scheduler"}},
     // One vendor a sub-folder; the core includes none of them.
     {"executor/cpu", {"ir", "scheduler", "executor"}},
+    {"executor/processes", {"ir", "scheduler", "executor"}},
+    {"executor/c10d", {"ir", "scheduler", "executor", "executor/processes"}},
     {"executor/cuda", {"ir", "scheduler", "executor"}},
     {"executor/nccl", {"ir", "scheduler", "executor", "executor/cuda"}},
-    {"executor/torch", {"ir", "scheduler", "executor"}},
+    {"executor/torch", {"ir", "scheduler", "executor", "executor/processes"}},
 };
 
 // These may include everything above; nothing includes them.
@@ -43,12 +45,14 @@ const std::set<std::string> kOnTop{"app", "tests", "bench", "examples"};
 
 // Third-party headers and the only folders that may see them.
 const std::vector<std::pair<std::string, Folders>> kVendors{
-    {"torch/", {"executor/torch", "executor/nccl", "tests/executor_torch", "bench"}},
-    {"ATen/", {"executor/torch", "executor/nccl", "tests/executor_torch", "bench"}},
-    {"c10/", {"executor/torch", "executor/nccl", "tests/executor_torch", "bench"}},
+    {"torch/",
+     {"executor/torch", "executor/c10d", "executor/nccl", "tests/executor_torch", "bench"}},
+    {"ATen/",
+     {"executor/torch", "executor/c10d", "executor/nccl", "tests/executor_torch", "bench"}},
+    {"c10/", {"executor/torch", "executor/c10d", "executor/nccl", "tests/executor_torch", "bench"}},
     {"cuda", {"executor/cuda", "executor/nccl", "tests/executor_cuda"}},
     {"nccl", {"executor/nccl"}},
-    {"gloo/", {"executor/torch"}},
+    {"gloo/", {"executor/c10d"}},
     {"CLI/", {"app"}},
     {"tbb/", {"app"}},
     {"fmt/", {"app", "tests/app"}},  // never where torch's own fmt is in sight

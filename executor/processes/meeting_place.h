@@ -1,0 +1,37 @@
+// The host and port where the ranks of a run meet, looked at with plain sockets before any library
+// is asked: so that a wait for it can be interrupted, and what is wrong with it is said plainly.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "ir/status.h"
+
+namespace xpipe::executor {
+
+struct Patience {
+  std::chrono::nanoseconds time_out = std::chrono::seconds(300);
+  /// Looked at all the time; may be null.
+  const std::atomic<bool>* interrupted = nullptr;
+  /// Which signal it was; none: SIGINT.
+  std::function<int()> signal = {};
+
+  /// Runtime "time-out" once `since` is longer ago than the time-out, saying what was `awaited`;
+  /// Interrupted once that is set, "terminated" by SIGTERM and "interrupted" by SIGINT.
+  [[nodiscard]] ir::Status check(std::chrono::steady_clock::time_point since,
+                                 const std::string& awaited) const;
+};
+
+/// Whether `port` of this machine is free. Errors: Runtime "port-in-use", naming it.
+[[nodiscard]] ir::Status check_port_free(std::uint16_t port);
+
+/// Waits until somebody listens at `host`:`port`. Errors: Runtime "time-out", naming both and why
+/// the last try failed; Interrupted.
+[[nodiscard]] ir::Status wait_for_listener(const std::string& host,
+                                           std::uint16_t port,
+                                           const Patience& patience);
+
+}  // namespace xpipe::executor
