@@ -16,6 +16,7 @@
 #include "executor/cpu/cpu_backend.h"
 #include "executor/cpu/cpu_pool.h"
 #include "executor/inline_backend.h"
+#include "executor/torch/tensor_memory.h"
 #include "executor/torch/trainer.h"
 #include "ir/files.h"
 #include "scheduler/compile.h"
@@ -130,6 +131,7 @@ ir::Status train_command(const TrainArguments& arguments,
   }
   const nn::TrainConfig& config = request.value().config;
   const InterruptGuard guard;
+  nn::keep_tensor_memory();
   ir::Result<nn::Trainer> trainer = nn::Trainer::create(config);
   if (!trainer.ok()) {
     return trainer.error();

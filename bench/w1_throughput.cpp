@@ -38,6 +38,7 @@
 #include "executor/torch/intra_op_threads.h"
 #include "executor/torch/model.h"
 #include "executor/torch/stage.h"
+#include "executor/torch/tensor_memory.h"
 #include "executor/torch/trainer.h"
 #include "policies/register_all.h"
 #include "scheduler/compile.h"
@@ -233,6 +234,7 @@ double median(std::vector<double> values) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  nn::keep_tensor_memory();  // as xpipe train does
   Sizes sizes;
   std::uint32_t* const arguments[] = {&sizes.rounds, &sizes.micro_batches, &sizes.mini_batches};
   for (int i = 1; i < argc && i <= 3; ++i) {

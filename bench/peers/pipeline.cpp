@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include <sys/resource.h>
+
 #include "executor/engine.h"
 #include "executor/torch/intra_op_threads.h"
 #include "policies/register_all.h"
@@ -40,6 +42,12 @@ double seconds(ir::Nanos time) {
 }
 
 }  // namespace
+
+double page_faults_so_far() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_minflt);
+}
 
 Pipeline::Pipeline(const std::string& policy, const Sizes& sizes, const Handover& handover)
     : policy_(policy), sizes_(sizes), parts_(parts_of(sizes, handover)), pool_(two_threads()) {
@@ -81,8 +89,11 @@ Pace Pipeline::burst(std::uint32_t mini_batches) {
     }
   }
   run_->begin_segment(schedule, std::move(segment));
+  const double faults = page_faults_so_far();
   const ir::Timeline timeline = value_of(executor::run(schedule, handlers_, *backend_));
-  return measure(timeline, run_->take_records());
+  Pace pace = measure(timeline, run_->take_records());
+  pace.page_faults = (page_faults_so_far() - faults) / schedule.mini_batches;
+  return pace;
 }
 
 Pace Pipeline::measure(const ir::Timeline& timeline,

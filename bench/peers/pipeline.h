@@ -24,13 +24,17 @@ struct Sizes {
   std::uint32_t cut = 0;  ///< layers of the first of two stages
 };
 
+/// Minor page faults of this process so far: memory that the kernel had to give, page by page.
+[[nodiscard]] double page_faults_so_far();
+
 /// One burst, in seconds a mini-batch.
 struct Pace {
   double steady_s = 0.0;  ///< between the ends of the first and of the last but one mini-batch
   double whole_s = 0.0;   ///< of the makespan: fill and drain included
   std::array<double, 2> busy_s{};  ///< by stage: tasks of its compute lane, over the steady part
   double prediction_s = 0.0;       ///< of the stage that predicts longest, the same
-  std::vector<double> losses;      ///< by mini-batch
+  double page_faults = 0.0;    ///< minor ones of the process a mini-batch, fill and drain included
+  std::vector<double> losses;  ///< by mini-batch
 };
 
 /// A policy on the `cpu` device; keeps training from burst to burst.

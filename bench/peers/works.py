@@ -50,10 +50,9 @@ class Embedding(nn.Module):
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm_1 = nn.LayerNorm(WIDTH)
+        self.norm_1, self.norm_2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
         self.proj = nn.Linear(WIDTH, WIDTH)
-        self.norm_2 = nn.LayerNorm(WIDTH)
         self.up = nn.Linear(WIDTH, 4 * WIDTH)
         self.down = nn.Linear(4 * WIDTH, WIDTH)
 
@@ -95,19 +94,12 @@ def optimizer_of(parameters):
     return torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
 
 
-def parameters_in_our_order(work, units):
-    """By unit, as XPipe's built-in model of the same name lists them."""
-    ordered = [list(unit.parameters()) for unit in units]
-    if work == "W2":
-        norm, head = units[-1]
-        ordered[-1] = [head.weight, head.bias, norm.weight, norm.bias]
-    return [parameter for unit in ordered for parameter in unit]
-
-
 def write_handover(work, path):
     """Inputs, labels and initial weights, for the contender in C++: a line of JSON with the shapes,
-    then the numbers, one tensor after the other."""
-    tensors = [*data_of(work), *parameters_in_our_order(work, units_of(work))]
+    then the numbers, one tensor after the other. XPipe's built-in models list their parameters in
+    the order in which these units do."""
+    parameters = [parameter for unit in units_of(work) for parameter in unit.parameters()]
+    tensors = [*data_of(work), *parameters]
     kinds = {torch.float32: "float32", torch.int64: "int64"}
     with open(path, "wb") as file:
         head = {"tensors": [{"shape": list(t.shape), "type": kinds[t.dtype]} for t in tensors]}

@@ -17,6 +17,8 @@
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
+#include "executor/torch/tensor_memory.h"
+
 namespace {
 
 using xpipe::bench::fail;
@@ -29,11 +31,9 @@ void answer(const nlohmann::json& document) {
 }
 
 nlohmann::json json_of(const Pace& pace) {
-  return {{"steady_s", pace.steady_s},
-          {"whole_s", pace.whole_s},
-          {"busy_s", pace.busy_s},
-          {"prediction_s", pace.prediction_s},
-          {"losses", pace.losses}};
+  return {{"steady_s", pace.steady_s},       {"whole_s", pace.whole_s},
+          {"busy_s", pace.busy_s},           {"prediction_s", pace.prediction_s},
+          {"page_faults", pace.page_faults}, {"losses", pace.losses}};
 }
 
 struct Contenders {
@@ -48,7 +48,10 @@ void serve(Contenders& contenders) {
     std::uint32_t mini_batches = 0;
     words >> name >> mini_batches;
     if (const auto limit = contenders.limits.find(name); limit != contenders.limits.end()) {
-      answer({{"stages_s", limit->second->burst(mini_batches)}});
+      const double faults = xpipe::bench::page_faults_so_far();
+      const auto stages_s = limit->second->burst(mini_batches);
+      answer({{"stages_s", stages_s},
+              {"page_faults", (xpipe::bench::page_faults_so_far() - faults) / mini_batches}});
     } else if (const auto pipeline = contenders.pipelines.find(name);
                pipeline != contenders.pipelines.end()) {
       answer(json_of(pipeline->second->burst(mini_batches)));
@@ -67,6 +70,7 @@ int main(int argc, char** argv) {
   if (argc < 6) {
     fail("usage: bench_xpipe_contender WORK T CUT HANDOVER CONTENDER...");
   }
+  xpipe::executor::nn::keep_tensor_memory();  // as xpipe train does
   const xpipe::bench::Sizes sizes{.work = argv[1],
                                   .micro_batches = static_cast<std::uint32_t>(std::atoi(argv[2])),
                                   .cut = static_cast<std::uint32_t>(std::atoi(argv[3]))};
