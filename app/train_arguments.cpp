@@ -88,6 +88,16 @@ ir::Result<nn::TrainConfig> config_of(const TrainArguments& arguments,
   }
   config.compute = std::move(compute).value();
   config.recipe = recipe_of(arguments.recipe);
+  const auto rates = learning_rate_schedule_of(arguments.recipe);
+  if (!rates.ok()) {
+    return rates.error();
+  }
+  config.optimizer.schedule = rates.value();
+  const auto checkpoint = checkpoint_config_of(arguments.checkpoint);
+  if (!checkpoint.ok()) {
+    return checkpoint.error();
+  }
+  config.checkpoint = checkpoint.value();
   config.seed = arguments.seed;
   config.time_out = std::chrono::seconds(arguments.timeout_s);
   config.trace_epoch = arguments.trace_epoch;
@@ -178,6 +188,7 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
                    "end with status 5 when a loss is not finite (default: on)");
   text(command, "--prediction-error", arguments.prediction_error, "every=N",
        "record |W^ - W| / |W| of every N-th mini-batch in --metrics");
+  add_checkpoint_options(command, arguments.checkpoint);
   settings(command, arguments.settings);
   command.add_flag("--json", arguments.json, "print one JSON document at the end, no table");
   text(command, "--metrics", arguments.metrics, "FILE",

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "app/passes_arguments.h"
+#include "app/train_checkpoint_arguments.h"
 #include "app/train_compute_arguments.h"
 #include "app/train_data_arguments.h"
 #include "app/train_model_arguments.h"
@@ -28,6 +29,7 @@ struct TrainArguments {
   TrainModelArguments model;
   RecipeArguments recipe;
   ComputeArguments compute;
+  CheckpointArguments checkpoint;
   std::string policy;
   std::string profile;
   std::string optimizer = "adam";

@@ -158,6 +158,16 @@ ir::Status train_command(const TrainArguments& arguments,
   const bool pins = request.value().pin_threads && config.device == nn::TrainDevice::Cpu;
   const executor::CpuPoolOptions threads =
       train_pool_options(devices, devices, config.intra_op_threads, pins);
+  for (const std::string& note : facts.notes) {
+    print_note(note);
+  }
+  if (facts.has_batch_norm && schedule.value().micro_batches > 1) {
+    print_note(fmt::format(
+        "the model has BatchNorm layers: they normalize by the micro-batch, {} samples of {}, and "
+        "move their running statistics {} times a mini-batch; --micro-batches 1 does not",
+        config.batch_size / schedule.value().micro_batches, config.batch_size,
+        schedule.value().micro_batches));
+  }
   if (!arguments.json) {
     if (config.device == nn::TrainDevice::Cpu) {
       std::cout << describe_pinning(threads, pins) << '\n';
@@ -211,6 +221,9 @@ void add_train_command(CLI::App& app, Context& context) {
       "DIR --stages 2\n"
       "A text: xpipe train --policy xpipe --model gpt --set layers=4 --set sequence=64 --data "
       "corpus.txt --stages 2\n"
+      "With checkpoints: ... --checkpoint run --checkpoint-every 100, and after an end of any "
+      "kind\n"
+      "the same with --resume run in the place of --checkpoint run (docs/checkpoints.md).\n"
       "With --device emulated the schedule alone is run, without model and data, and the options "
       "are\nthose of a simulation: xpipe train --device emulated --help");
   command->callback([&context, arguments] {

@@ -165,6 +165,10 @@ std::string head_lines(const nn::TrainConfig& config,
         facts.last_batch_samples, facts.last_batch_samples == 1 ? "" : "s",
         facts.last_batch_samples == 1 ? "" : "es");
   }
+  if (!facts.resumed_from.empty()) {
+    text += fmt::format("going on from {}: epoch {}, mini-batch {}\n", facts.resumed_from,
+                        facts.resumed_at.epoch, facts.resumed_at.mini_batch);
+  }
   return text + "\nepoch   loss    train    test   samples/s\n";
 }
 
@@ -174,7 +178,7 @@ std::string metrics_lines(const nn::TrainConfig& config,
   std::string lines;
   std::size_t next = 0;
   for (const EpochRecord& epoch : result.epochs) {
-    ir::Nanos previous = 0;
+    ir::Nanos previous = next == 0 ? result.resumed_time : 0;
     for (; next < result.mini_batches.size() && result.mini_batches[next].epoch == epoch.epoch;
          ++next) {
       lines += mini_batch_json(result.mini_batches[next], previous).dump() + "\n";

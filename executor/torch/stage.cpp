@@ -380,6 +380,19 @@ torch::Tensor Stage::evaluate(const torch::Tensor& input) {
   return output;
 }
 
+std::vector<std::pair<std::string, std::size_t>> Stage::parameters_of_layer(
+    std::size_t layer) const {
+  std::vector<std::pair<std::string, std::size_t>> places;
+  for (const auto& parameter : layers_[layer].module->named_parameters()) {
+    for (std::size_t p = 0; p < leaves_.size(); ++p) {
+      if (leaves_[p].is_same(parameter.value())) {
+        places.emplace_back(parameter.key(), p);
+      }
+    }
+  }
+  return places;
+}
+
 std::vector<torch::Tensor> Stage::gradients() const {
   std::vector<torch::Tensor> gradients;
   gradients.reserve(leaves_.size());

@@ -24,6 +24,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <torch/torch.h>
@@ -91,8 +93,8 @@ class Stage {
                                                   const ir::WeightRead& weights,
                                                   Keep keep = Keep::Graph);
 
-  /// forward() of the last stage: the loss, of which `share` (samples over those of the
-  /// mini-batch) counts, so that the gradients of a mini-batch add up to its mean's.
+  /// forward() of the last stage: the mean loss, of which `share` counts. With the samples over
+  /// those of the mini-batch the gradients add up to its mean's, with the samples to its sum's.
   [[nodiscard]] ir::Result<MicroBatchLoss> forward_loss(ir::MicroBatch micro_batch,
                                                         const torch::Tensor& input,
                                                         const torch::Tensor& labels,
@@ -134,6 +136,14 @@ class Stage {
   [[nodiscard]] ir::Version version() const { return *held_.front().version; }
 
   [[nodiscard]] const StageOptimizer& optimizer() const { return *optimizer_; }
+
+  [[nodiscard]] StageOptimizer& optimizer() { return *optimizer_; }
+
+  [[nodiscard]] const std::vector<Layer>& layers() const { return layers_; }
+
+  /// The parameters of one of layers(), by name in its module; each with its place in weights().
+  [[nodiscard]] std::vector<std::pair<std::string, std::size_t>> parameters_of_layer(
+      std::size_t layer) const;
 
   /// The gradients added up so far, by parameter; undefined where there is none yet. The memory
   /// itself.

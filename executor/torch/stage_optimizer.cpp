@@ -111,6 +111,8 @@ void StageOptimizer::step(std::vector<torch::Tensor> gradients) {
     leaves_[p].mutable_grad() = std::move(gradient);
   }
   if (optimizer_) {
+    optimizer_->param_groups()[0].options().set_lr(
+        learning_rate_at(config_.learning_rate, config_.schedule, steps_));
     optimizer_->step();
   }
   for (torch::Tensor& leaf : leaves_) {
@@ -120,8 +122,7 @@ void StageOptimizer::step(std::vector<torch::Tensor> gradients) {
 }
 
 double StageOptimizer::learning_rate_ahead(ir::Distance distance) const {
-  // Constant rates: a schedule of learning rates would sum here, and nowhere else.
-  return distance * config_.learning_rate;
+  return learning_rate_sum(config_.learning_rate, config_.schedule, steps_, distance);
 }
 
 torch::optim::OptimizerParamState* StageOptimizer::state_of(std::size_t parameter) const {
@@ -219,52 +220,6 @@ void StageOptimizer::predict(ir::Distance distance, const std::vector<torch::Ten
                               .slot = static_cast<Number>(type)});
     }
   }
-}
-
-std::vector<torch::Tensor> StageOptimizer::state() const {
-  std::vector<torch::Tensor> tensors;
-  const auto keep = [&tensors](const torch::Tensor& tensor) {
-    if (tensor.defined()) {
-      tensors.push_back(tensor);
-    }
-  };
-  for (std::size_t p = 0; p < masters_.size(); ++p) {
-    keep(history_[p]);
-    const torch::optim::OptimizerParamState* state = state_of(p);
-    if (state == nullptr) {
-      continue;
-    }
-    switch (config_.kind) {
-      case OptimizerKind::Sgd:
-        keep(static_cast<const torch::optim::SGDParamState&>(*state).momentum_buffer());
-        break;
-      case OptimizerKind::Adam: {
-        const Moments moments = moments_of<torch::optim::AdamParamState>(*state);
-        keep(moments.first);
-        keep(moments.second);
-        break;
-      }
-      case OptimizerKind::AdamW: {
-        const Moments moments = moments_of<torch::optim::AdamWParamState>(*state);
-        keep(moments.first);
-        keep(moments.second);
-        break;
-      }
-      case OptimizerKind::RmsProp:
-        keep(static_cast<const torch::optim::RMSpropParamState&>(*state).square_avg());
-        keep(static_cast<const torch::optim::RMSpropParamState&>(*state).momentum_buffer());
-        break;
-    }
-  }
-  return tensors;
-}
-
-ir::Bytes StageOptimizer::state_bytes() const {
-  ir::Bytes bytes = 0;
-  for (const torch::Tensor& tensor : state()) {
-    bytes += static_cast<ir::Bytes>(tensor.nbytes());
-  }
-  return bytes;
 }
 
 }  // namespace xpipe::executor::nn

@@ -20,6 +20,7 @@
 #include <torch/torch.h>
 
 #include "executor/prediction_kernel.h"
+#include "executor/torch/named_tensors.h"
 #include "executor/torch/train_config.h"
 #include "ir/ids.h"
 
@@ -48,6 +49,17 @@ class StageOptimizer {
   /// memory, each of a type that the kernel has; `predicts`.
   void predict(ir::Distance distance, const std::vector<torch::Tensor>& into) const;
 
+  /// What is stored of a parameter, by name: "exp_avg", "momentum_buffer", "last_gradient", ...;
+  /// "step" is a number, the others have the parameter's shape. Empty before its first step.
+  [[nodiscard]] NamedTensors parameter_state(std::size_t parameter) const;
+
+  /// Takes copies of what parameter_state() of another optimizer told; what this one does not keep
+  /// is passed over, and what it lacks stays as before the first step.
+  void set_parameter_state(std::size_t parameter, const NamedTensors& tensors);
+
+  /// Goes on as if `steps` had been made.
+  void set_steps(std::uint64_t steps) { steps_ = steps; }
+
   /// Steps made.
   [[nodiscard]] std::uint64_t steps() const { return steps_; }
 
@@ -71,6 +83,7 @@ class StageOptimizer {
   [[nodiscard]] bool has_history(std::size_t parameter) const;
   [[nodiscard]] bool needs_last_gradient() const;
   [[nodiscard]] bool needs_moving_average() const;
+  [[nodiscard]] const char* history_name() const;  ///< nullptr: none is kept
   [[nodiscard]] torch::optim::OptimizerParamState* state_of(std::size_t parameter) const;
 
   OptimizerConfig config_;

@@ -46,8 +46,14 @@ std::vector<std::uint64_t> samples_by_step(const std::vector<bool>& steps,
 
 }  // namespace
 
-StepWeights::StepWeights(const ir::Schedule& schedule, const std::vector<std::uint32_t>& samples) {
+StepWeights::StepWeights(const ir::Schedule& schedule,
+                         const std::vector<std::uint32_t>& samples,
+                         LossReduction reduction) {
   if (schedule.mini_batches == 0) {
+    return;
+  }
+  if (reduction == LossReduction::Sum) {
+    reference_.assign(samples.size(), 1);
     return;
   }
   const std::vector<std::vector<bool>> steps = steps_of(schedule);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "executor/torch/train_recipe.h"
 #include "ir/ids.h"
 #include "ir/schedule.h"
 
@@ -21,8 +22,11 @@ class StepWeights {
  public:
   StepWeights() = default;
 
-  /// `samples`: of each mini-batch of `schedule`; none is 0.
-  StepWeights(const ir::Schedule& schedule, const std::vector<std::uint32_t>& samples);
+  /// `samples`: of each mini-batch of `schedule`; none is 0. With LossReduction::Sum a share is the
+  /// micro-batch's samples, and no factor is needed.
+  StepWeights(const ir::Schedule& schedule,
+              const std::vector<std::uint32_t>& samples,
+              LossReduction reduction = LossReduction::Mean);
 
   /// Of a micro-batch with so many samples.
   [[nodiscard]] double share(ir::MiniBatch mini_batch, std::uint32_t samples) const {

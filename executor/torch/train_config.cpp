@@ -64,6 +64,15 @@ ir::Status check_config(const TrainConfig& config) {
       "--momentum",
       to_string(optimizer.momentum) + " with " + std::string(optimizer_name(optimizer.kind)),
       "it with sgd or rmsprop only; Adam's is beta1");
+  const LearningRateSchedule& rates = optimizer.schedule;
+  faults.unless(rates.shape != LearningRateShape::Step || rates.step_every >= 1, "--lr-step-every",
+                to_string(rates.step_every), "1 or more");
+  faults.unless(not_negative(rates.gamma), "--lr-gamma", to_string(rates.gamma),
+                "a number that is not negative");
+  faults.unless(
+      rates.shape != LearningRateShape::Cosine || rates.total == 0 || rates.total > rates.warm_up,
+      "--lr-total-steps", to_string(rates.total) + " with --warm-up " + to_string(rates.warm_up),
+      "more steps than the warm-up has");
   faults.unless(below_one(optimizer.beta1), "--beta1", to_string(optimizer.beta1),
                 "a number from 0 to below 1");
   faults.unless(below_one(optimizer.beta2), "--beta2", to_string(optimizer.beta2),

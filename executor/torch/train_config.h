@@ -10,8 +10,10 @@
 #include <string_view>
 #include <vector>
 
+#include "executor/torch/checkpoint_config.h"
 #include "executor/torch/compute_config.h"
 #include "executor/torch/data_options.h"
+#include "executor/torch/learning_rate.h"
 #include "executor/torch/train_recipe.h"
 #include "ir/status.h"
 #include "scheduler/optimizer_state.h"
@@ -23,13 +25,14 @@ enum class OptimizerKind : std::uint8_t { Sgd, Adam, AdamW, RmsProp };
 /// LibTorch's optimizers, with its defaults. Nesterov, AMSGrad and centering are off.
 struct OptimizerConfig {
   OptimizerKind kind = OptimizerKind::Adam;
-  double learning_rate = 1e-3;
-  double momentum = 0.0;      ///< sgd, rmsprop
-  double weight_decay = 0.0;  ///< added to the gradient; adamw: decoupled
-  double beta1 = 0.9;         ///< adam, adamw
-  double beta2 = 0.999;       ///< adam, adamw
-  double alpha = 0.99;        ///< rmsprop
-  double eps = 1e-8;          ///< adam, adamw, rmsprop
+  double learning_rate = 1e-3;  ///< what `schedule` begins with
+  double momentum = 0.0;        ///< sgd, rmsprop
+  double weight_decay = 0.0;    ///< added to the gradient; adamw: decoupled
+  double beta1 = 0.9;           ///< adam, adamw
+  double beta2 = 0.999;         ///< adam, adamw
+  double alpha = 0.99;          ///< rmsprop
+  double eps = 1e-8;            ///< adam, adamw, rmsprop
+  LearningRateSchedule schedule;
 };
 
 /// Divisors of the moments in Adam's predictions (methods.md 1.4).
@@ -67,6 +70,7 @@ struct TrainConfig {
   std::uint32_t epochs = 1;
   OptimizerConfig optimizer;
   Recipe recipe;
+  CheckpointConfig checkpoint;
   /// What the policy predicts from: scheduler::Policy::extrapolation.
   Extrapolation extrapolation = Extrapolation::OptimizerStep;
   /// Absent: as the schedule's options `bias` and `gamma` have it.

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "executor/engine.h"
+#include "executor/torch/checkpoint.h"
 #include "executor/torch/evaluate.h"
 #include "executor/torch/intra_op_threads.h"
 #include "scheduler/exchange_pass.h"
@@ -55,20 +57,17 @@ void set_ends(const ir::Schedule& schedule,
   }
 }
 
-/// Requires: summary.train_time.
-void summarize(const std::vector<MiniBatchRecord>& records, EpochRecord& summary) {
-  std::uint64_t samples = 0;
-  for (const MiniBatchRecord& record : records) {
-    summary.train_loss += record.loss * record.samples;
-    summary.train_accuracy += record.accuracy * record.samples;
-    samples += record.samples;
+EpochRecord summary_of(std::uint32_t epoch, const EpochSums& sums) {
+  const auto samples = static_cast<double>(sums.samples);
+  EpochRecord summary;
+  summary.epoch = epoch;
+  summary.train_loss = sums.loss / samples;
+  summary.train_accuracy = sums.accuracy / samples;
+  summary.train_time = sums.train_time;
+  if (sums.train_time > 0) {
+    summary.samples_per_s = samples * 1e9 / static_cast<double>(sums.train_time);
   }
-  summary.train_loss /= static_cast<double>(samples);
-  summary.train_accuracy /= static_cast<double>(samples);
-  if (summary.train_time > 0) {
-    summary.samples_per_s =
-        static_cast<double>(samples) * 1e9 / static_cast<double>(summary.train_time);
-  }
+  return summary;
 }
 
 /// In the order of replicas.
@@ -166,8 +165,9 @@ TrainLoop::TrainLoop(const TrainInputs& inputs,
                      const TrainCallbacks& callbacks)
     : inputs_(inputs), callbacks_(callbacks), schedules_(source, inputs.facts) {}
 
-std::vector<SegmentPlan> TrainLoop::segments_of(std::uint32_t epoch) const {
-  return segments_of_epoch(inputs_.batches, micro_batches_, 0, {.epoch = epoch, .mini_batch = 0});
+std::vector<SegmentPlan> TrainLoop::segments_of(const Position& from) const {
+  return segments_of_epoch(inputs_.batches, micro_batches_, inputs_.checkpoints.every_mini_batches,
+                           from);
 }
 
 /// What a policy refuses is said before the work: a schedule of each T is compiled here.
@@ -177,19 +177,21 @@ ir::Status TrainLoop::plan() {
   const auto largest = [](const std::vector<SegmentPlan>& segments) {
     return *std::ranges::max_element(segments, {}, &SegmentPlan::mini_batches);
   };
-  const SegmentPlan main = largest(segments_of(0));
+  const SegmentPlan main = largest(segments_of({}));
   const ir::Result<const ir::Schedule*> schedule =
       schedules_.get(main.micro_batches, main.mini_batches);
   if (!schedule.ok()) {
     return schedule.status();
   }
   micro_batches_ = schedule.value()->micro_batches;
+  free_settings_ = free_settings(config, inputs_.facts, inputs_.checkpoints, *schedule.value());
   options_ = {.optimizer = config.optimizer,
               .prediction = prediction_form(config, *schedule.value()),
               .clip_norm = clip_norm_of(*schedule.value()),
               .ties = inputs_.facts.ties,
               .replicas = replicas_of_stages(*schedule.value()),
               .seed = config.seed,
+              .loss_reduction = config.recipe.loss_reduction,
               .stop_on_nan = config.stop_on_nan,
               .prediction_error_every = config.prediction_error_every,
               .interrupted = callbacks_.interrupted,
@@ -199,7 +201,7 @@ ir::Status TrainLoop::plan() {
   if (ir::Status status = check_gpus(*schedule.value(), config.compute); !status.ok()) {
     return status;
   }
-  for (const SegmentPlan& segment : segments_of(0)) {
+  for (const SegmentPlan& segment : segments_of({})) {
     const ir::Result<const ir::Schedule*> one =
         schedules_.get(segment.micro_batches, segment.mini_batches);
     if (!one.ok()) {
@@ -235,10 +237,29 @@ ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& b
   if (callbacks_.wrap_handlers) {
     callbacks_.wrap_handlers(handlers_);
   }
-  result_.timeline_epoch =
-      std::min(config.trace_epoch.value_or(config.epochs - 1), config.epochs - 1);
-  for (std::uint32_t epoch = 0; epoch < config.epochs; ++epoch) {
-    if (ir::Status status = train_epoch(epoch, backend); !status.ok()) {
+  Position at;
+  EpochSums sums;
+  if (const auto& resume = inputs_.checkpoints.resume) {
+    if (ir::Status status =
+            load_layers(run_->stages(), options_.replicas, inputs_.facts.partition, *resume);
+        !status.ok()) {
+      return status.error();
+    }
+    at = resume->manifest.position;
+    sums = resume->manifest.epoch;
+    result_.resumed_time = sums.train_time;
+  }
+  const std::uint32_t last = config.epochs - 1;
+  result_.timeline_epoch = std::clamp(config.trace_epoch.value_or(last), at.epoch, last);
+  for (; at.epoch < config.epochs; at = {.epoch = at.epoch + 1, .mini_batch = 0}) {
+    if (ir::Status status = train_epoch(at, sums, backend); !status.ok()) {
+      return status.error();
+    }
+    sums = {};
+  }
+  if (!config.checkpoint.export_file.empty()) {
+    if (ir::Status status = export_weights(run_->first_replicas(), config.checkpoint.export_file);
+        !status.ok()) {
       return status.error();
     }
   }
@@ -251,20 +272,35 @@ ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& b
   return std::move(result_);
 }
 
-ir::Status TrainLoop::train_epoch(std::uint32_t epoch, Backend& backend) {
+ir::Status TrainLoop::train_epoch(const Position& from, EpochSums sums, Backend& backend) {
   std::vector<MiniBatchRecord> records;
-  EpochRecord summary;
-  summary.epoch = epoch;
-  for (const SegmentPlan& segment : segments_of(epoch)) {
-    if (ir::Status status = train_segment(segment, backend, records, summary); !status.ok()) {
+  Position at = from;
+  for (const SegmentPlan& segment : segments_of(from)) {
+    if (ir::Status status = train_segment(segment, backend, records, sums); !status.ok()) {
       return status;
     }
+    at.mini_batch += segment.mini_batches;
+    if (at.mini_batch < inputs_.facts.mini_batches) {
+      if (ir::Status status = write_checkpoint(at, sums); !status.ok()) {
+        return status;
+      }
+    }
   }
-  summarize(records, summary);
+  if (ir::Status status = finish_epoch(from.epoch, sums, std::move(records)); !status.ok()) {
+    return status;
+  }
+  // After the evaluation, so that an epoch whose checkpoint is there has been reported.
+  return write_checkpoint({.epoch = from.epoch + 1, .mini_batch = 0}, {});
+}
+
+ir::Status TrainLoop::finish_epoch(std::uint32_t epoch,
+                                   const EpochSums& sums,
+                                   std::vector<MiniBatchRecord> records) {
   const ir::Result<Evaluation> test = evaluate(run_->first_replicas(), *inputs_.data.test);
   if (!test.ok()) {
     return test.status();
   }
+  EpochRecord summary = summary_of(epoch, sums);
   summary.test_loss = test.value().loss;
   summary.test_accuracy = test.value().accuracy;
   if (callbacks_.on_epoch) {
@@ -275,10 +311,39 @@ ir::Status TrainLoop::train_epoch(std::uint32_t epoch, Backend& backend) {
   return {};
 }
 
+ir::Status TrainLoop::write_checkpoint(const Position& position, const EpochSums& sums) {
+  std::optional<CheckpointFolder>& folder = inputs_.checkpoints.folder;
+  const std::uint64_t trained =
+      std::uint64_t{position.epoch} * inputs_.facts.mini_batches + position.mini_batch;
+  if (!folder || !checkpoint_due(inputs_.checkpoints, position, trained, inputs_.config.epochs)) {
+    return {};
+  }
+  const ir::Result<std::string> begun = folder->begin(trained);
+  if (!begun.ok()) {
+    return begun.status();
+  }
+  ir::Result<std::vector<LayerFile>> layers =
+      write_layers(run_->first_replicas(), inputs_.facts.partition, begun.value());
+  ir::Status status = layers.status();
+  if (status.ok()) {
+    status = folder->commit(begun.value(), {.position = position,
+                                            .mini_batches = trained,
+                                            .steps = run_->stages().front().optimizer().steps(),
+                                            .epoch = sums,
+                                            .fixed = fixed_settings(inputs_.config, inputs_.facts),
+                                            .free = free_settings_,
+                                            .layers = std::move(layers).value()});
+  }
+  if (!status.ok()) {
+    CheckpointFolder::abandon(begun.value());
+  }
+  return status;
+}
+
 ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
                                     Backend& backend,
                                     std::vector<MiniBatchRecord>& records,
-                                    EpochRecord& summary) {
+                                    EpochSums& sums) {
   const ir::Result<const ir::Schedule*> found =
       schedules_.get(segment.micro_batches, segment.mini_batches);
   if (!found.ok()) {
@@ -302,8 +367,13 @@ ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
     return status;
   }
   std::vector<MiniBatchRecord> done = run_->take_records();
-  set_ends(schedule, timeline.value(), summary.train_time, done);
-  summary.train_time += ir::makespan(timeline.value());
+  set_ends(schedule, timeline.value(), sums.train_time, done);
+  sums.train_time += ir::makespan(timeline.value());
+  for (const MiniBatchRecord& record : done) {
+    sums.samples += record.samples;
+    sums.loss += record.loss * record.samples;
+    sums.accuracy += record.accuracy * record.samples;
+  }
   std::ranges::move(done, std::back_inserter(records));
   const bool is_longest = segment.epoch == result_.timeline_epoch &&
                           segment.mini_batches > result_.schedule.mini_batches;

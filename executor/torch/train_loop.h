@@ -1,4 +1,5 @@
-// The loop of Trainer::train(): segment after segment of an epoch, evaluation at its end, records.
+// The loop of Trainer::train(): segment after segment of an epoch, evaluation at its end, records,
+// and checkpoints at the borders where one is due.
 // What it holds is what tasks refer to, so it stays alive as long as one of them may.
 //
 //   epoch 0  | segment | segment | evaluate    epoch 1  | segment | ...
@@ -10,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "executor/torch/checkpoint_plan.h"
 #include "executor/torch/dataset.h"
 #include "executor/torch/segments.h"
 #include "executor/torch/trainer.h"
@@ -48,6 +50,7 @@ struct TrainInputs {
   const TrainFacts& facts;
   const Dataset& data;
   const EpochBatches& batches;
+  CheckpointPlan& checkpoints;
 };
 
 /// One training. All that its constructor is given must outlive it.
@@ -65,16 +68,23 @@ class TrainLoop {
 
  private:
   [[nodiscard]] ir::Status plan();
-  [[nodiscard]] ir::Status train_epoch(std::uint32_t epoch, Backend& backend);
+  /// From `from` to the end of its epoch; `sums`: of what was trained before.
+  [[nodiscard]] ir::Status train_epoch(const Position& from, EpochSums sums, Backend& backend);
   [[nodiscard]] ir::Status train_segment(const SegmentPlan& segment,
                                          Backend& backend,
                                          std::vector<MiniBatchRecord>& records,
-                                         EpochRecord& summary);
-  [[nodiscard]] std::vector<SegmentPlan> segments_of(std::uint32_t epoch) const;
+                                         EpochSums& sums);
+  [[nodiscard]] ir::Status finish_epoch(std::uint32_t epoch,
+                                        const EpochSums& sums,
+                                        std::vector<MiniBatchRecord> records);
+  /// Where one is due.
+  [[nodiscard]] ir::Status write_checkpoint(const Position& position, const EpochSums& sums);
+  [[nodiscard]] std::vector<SegmentPlan> segments_of(const Position& from) const;
 
   TrainInputs inputs_;
   const TrainCallbacks& callbacks_;
   ScheduleCache schedules_;
+  Settings free_settings_;           ///< of checkpoints
   std::uint32_t micro_batches_ = 1;  ///< T: 1 where the policy's unit is the mini-batch
   RunOptions options_;
   std::unique_ptr<TrainingRun> run_;

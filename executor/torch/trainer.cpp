@@ -6,6 +6,7 @@
 
 #include <torch/torch.h>
 
+#include "executor/torch/checkpoint_plan.h"
 #include "executor/torch/dataset.h"
 #include "executor/torch/model_names.h"
 #include "executor/torch/model_options.h"
@@ -99,6 +100,13 @@ ModelFactory factory_of(const TrainConfig& config) {
   };
 }
 
+bool has_batch_norm(const Layer& layer) {
+  return std::ranges::any_of(layer.module->modules(), [](const auto& module) {
+    return module->template as<torch::nn::BatchNorm1d>() != nullptr ||
+           module->template as<torch::nn::BatchNorm2d>() != nullptr;
+  });
+}
+
 }  // namespace
 
 struct Trainer::Parts {
@@ -107,13 +115,44 @@ struct Trainer::Parts {
   Dataset data;
   EpochBatches batches;
   ModelFactory factory;
-  std::optional<Model> trained;     ///< of the last train()
+  std::optional<Model> trained;  ///< of the last train()
+  CheckpointPlan checkpoints;
   std::unique_ptr<TrainLoop> loop;  ///< of the last train(): what tasks left behind refer to
+
+  /// Settles what depends on the number of steps, and opens the checkpoints.
+  [[nodiscard]] ir::Status open();
 
   [[nodiscard]] ir::Result<Model> model() const {
     return factory(data.shape, data.classes, config.seed);
   }
 };
+
+ir::Status Trainer::Parts::open() {
+  LearningRateSchedule& rates = config.optimizer.schedule;
+  if (rates.shape == LearningRateShape::Cosine && rates.total == 0) {
+    rates.total = std::uint64_t{config.epochs} * facts.mini_batches;
+    if (rates.total <= rates.warm_up) {
+      return usage("bad-value", "--warm-up",
+                   std::to_string(rates.warm_up) + " steps of warm-up in a training of " +
+                       std::to_string(rates.total) + "; want fewer");
+    }
+  }
+  ir::Result<CheckpointPlan> opened = open_checkpoints(config, facts);
+  if (!opened.ok()) {
+    return opened.status();
+  }
+  checkpoints = std::move(opened).value();
+  for (const SegmentPlan& segment :
+       segments_of_epoch(batches, config.micro_batches, checkpoints.every_mini_batches, {})) {
+    facts.segment_mini_batches = std::max(facts.segment_mini_batches, segment.mini_batches);
+  }
+  if (checkpoints.resume) {
+    facts.resumed_from = checkpoints.resume->path;
+    facts.resumed_at = checkpoints.resume->manifest.position;
+  }
+  facts.notes = checkpoints.notes;
+  return {};
+}
 
 Trainer::Trainer(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
 
@@ -166,10 +205,6 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactor
   facts.stages = config.stages;
   facts.partition = std::move(partition.value());
   facts.mini_batches = static_cast<std::uint32_t>(parts->batches.mini_batches.size());
-  for (const SegmentPlan& segment :
-       segments_of_epoch(parts->batches, config.micro_batches, 0, {})) {
-    facts.segment_mini_batches = std::max(facts.segment_mini_batches, segment.mini_batches);
-  }
   facts.last_batch_samples = parts->batches.mini_batches.back().count;
   facts.dropped_samples = parts->batches.dropped;
   facts.train_samples = parts->data.train->count();
@@ -186,6 +221,7 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactor
       facts.layers.push_back(layer.name);
     }
     facts.stage_parameters.push_back(parameter_count(part));
+    facts.has_batch_norm = facts.has_batch_norm || std::ranges::any_of(part, has_batch_norm);
     if (k + 1 < config.stages) {
       facts.stage_graph.links[k].bytes =
           part.back().output_size * largest.count * compute_type_bytes(config.compute.dtype);
@@ -193,6 +229,9 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactor
     ++k;
   }
   if (ir::Status status = find_ties(model.value(), stages, facts); !status.ok()) {
+    return status.error();
+  }
+  if (ir::Status status = parts->open(); !status.ok()) {
     return status.error();
   }
   return Trainer(std::move(parts));
@@ -203,8 +242,10 @@ ir::Result<TrainResult> Trainer::train(const ScheduleSource& source,
                                        const TrainCallbacks& callbacks) {
   parts_->loop.reset();
   parts_->trained.reset();
-  parts_->loop = std::make_unique<TrainLoop>(
-      TrainInputs{parts_->config, parts_->facts, parts_->data, parts_->batches}, source, callbacks);
+  parts_->loop =
+      std::make_unique<TrainLoop>(TrainInputs{parts_->config, parts_->facts, parts_->data,
+                                              parts_->batches, parts_->checkpoints},
+                                  source, callbacks);
   const auto layers = [this]() -> ir::Result<std::vector<std::vector<Layer>>> {
     const ir::Result<Model> model = parts_->model();
     if (!model.ok()) {

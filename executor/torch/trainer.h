@@ -11,7 +11,8 @@
 //   InlineBackend backend;                                      // or a CpuBackend, ...
 //   auto result = trainer.value().train(source, backend, {.on_epoch = print});
 //
-// Every train() begins from the seed again; one seed gives the same bits on every backend.
+// Every train() begins from the seed, or the checkpoint, again; one seed gives the same bits on
+// every backend.
 #pragma once
 
 #include <atomic>
@@ -24,6 +25,7 @@
 
 #include "executor/device.h"
 #include "executor/handlers.h"
+#include "executor/torch/segments.h"
 #include "executor/torch/train_config.h"
 #include "ir/ids.h"
 #include "ir/schedule.h"
@@ -53,13 +55,17 @@ struct TrainFacts {
   std::uint32_t stages = 0;
   std::vector<std::uint32_t> partition;    ///< layers a stage
   std::uint32_t mini_batches = 0;          ///< of one epoch
-  std::uint32_t segment_mini_batches = 0;  ///< of the longest segment of the first epoch
+  std::uint32_t segment_mini_batches = 0;  ///< of the longest segment of an epoch
   std::uint32_t last_batch_samples = 0;    ///< of an epoch's last mini-batch
   std::uint32_t dropped_samples = 0;       ///< an epoch; LastBatch::Drop
   std::uint32_t train_samples = 0;
   std::uint32_t test_samples = 0;
-  std::string data_kind;                       ///< Dataset::kind: "mnist", "text", ...
-  std::vector<std::string> layers;             ///< names, in order
+  std::string data_kind;            ///< Dataset::kind: "mnist", "text", ...
+  std::vector<std::string> layers;  ///< names, in order
+  bool has_batch_norm = false;
+  std::string resumed_from;  ///< the checkpoint; empty: the beginning
+  Position resumed_at;
+  std::vector<std::string> notes;              ///< remarks for people
   std::vector<std::int64_t> stage_parameters;  ///< trainable numbers, by stage
   std::vector<WeightTie> ties;                 ///< across stages
   /// Ties, and bytes of the largest micro-batch at each cut, T as configured.
@@ -104,6 +110,7 @@ struct StageMemory {
 struct TrainResult {
   std::vector<EpochRecord> epochs;
   std::vector<MiniBatchRecord> mini_batches;  ///< of all epochs, in order
+  ir::Nanos resumed_time = 0;                 ///< of the first epoch, before it was resumed
   std::vector<StageMemory> memory;            ///< by stage
   ir::Bytes probe_bytes = 0;                  ///< most that probes held at once, over all stages
   std::uint32_t timeline_epoch = 0;
@@ -132,7 +139,8 @@ using ScheduleSource = std::function<ir::Result<ir::Schedule>(std::uint32_t micr
 
 class Trainer {
  public:
-  /// Builds the model once and reads the data. Errors: Usage, BadInput.
+  /// Builds the model once, reads the data, and opens what config.checkpoint names. Errors: Usage,
+  /// BadInput.
   [[nodiscard]] static ir::Result<Trainer> create(const TrainConfig& config);
   /// The same with a model of the caller's (own_model.h); of `config`, the model's name and options
   /// say nothing but how long samples of text are.
@@ -148,12 +156,12 @@ class Trainer {
   /// are legal, have facts().stages stages and the sizes asked for (or T = 1), and all run on
   /// `backend`. Schedules of every T that the training needs are compiled before it starts.
   /// Errors: those of `source`; Usage when a schedule is another's; Runtime for a loss that is no
-  /// number, naming the mini-batch, and for failures of LibTorch; Interrupted; Internal when a slot
-  /// does not hold what a task expects.
-  /// The caller's thread gets the configured intra-op threads for the time of the call; the
-  /// backend's own threads must have been given as many (set_intra_op_threads()).
-  /// A backend that leaves a task behind after a time-out must be gone before this trainer is, and
-  /// before its next train().
+  /// number, naming the mini-batch, for failures of LibTorch, and for checkpoints and exports that
+  /// cannot be written; BadInput for a checkpoint that cannot be loaded; Interrupted; Internal when
+  /// a slot does not hold what a task expects. The caller's thread gets the configured intra-op
+  /// threads for the time of the call; the backend's own threads must have been given as many
+  /// (set_intra_op_threads()). A backend that leaves a task behind after a time-out must be gone
+  /// before this trainer is, and before its next train().
   [[nodiscard]] ir::Result<TrainResult> train(const ScheduleSource& source,
                                               Backend& backend,
                                               const TrainCallbacks& callbacks = {});

@@ -107,7 +107,7 @@ void TrainingRun::begin_segment(const ir::Schedule& schedule, Segment segment) {
   for (const SampleRange& range : segment_.mini_batches) {
     samples.push_back(range.count);
   }
-  step_weights_ = StepWeights(schedule, samples);
+  step_weights_ = StepWeights(schedule, samples, options_.loss_reduction);
   const std::size_t total = std::size_t{schedule.micro_batches} * schedule.mini_batches;
   const Boundary empty{std::vector<torch::Tensor>(total), std::vector<torch::Tensor>(total),
                        std::vector<torch::Tensor>(total)};

@@ -44,6 +44,7 @@ struct RunOptions {
   std::vector<WeightTie> ties;      ///< across stages
   std::vector<std::uint32_t> replicas;  ///< by stage, in every schedule of the run; empty: one each
   std::uint64_t seed = 0;               ///< of the dropouts' masks
+  LossReduction loss_reduction = LossReduction::Mean;
   bool stop_on_nan = true;
   std::uint32_t prediction_error_every = 0;
   const std::atomic<bool>* interrupted = nullptr;

@@ -24,6 +24,8 @@ struct Known {
 
 Known next(const Known& now, const torch::Tensor& raw, const ToyTraining& training) {
   const nn::OptimizerConfig& o = training.optimizer;
+  const double rate =
+      nn::learning_rate_at(o.learning_rate, o.schedule, static_cast<std::uint64_t>(now.steps));
   Known then = now;
   ++then.steps;
   const bool decoupled = o.kind == nn::OptimizerKind::AdamW;
@@ -34,7 +36,7 @@ Known next(const Known& now, const torch::Tensor& raw, const ToyTraining& traini
   switch (o.kind) {
     case nn::OptimizerKind::Sgd:
       then.first = now.steps == 0 ? g : now.first.mul(o.momentum).add(g);
-      then.weight = now.weight.add(o.momentum == 0 ? g : then.first, -o.learning_rate);
+      then.weight = now.weight.add(o.momentum == 0 ? g : then.first, -rate);
       break;
     case nn::OptimizerKind::Adam:
     case nn::OptimizerKind::AdamW: {
@@ -44,14 +46,14 @@ Known next(const Known& now, const torch::Tensor& raw, const ToyTraining& traini
       const torch::Tensor m = then.first / (1 - std::pow(o.beta1, then.steps));
       const torch::Tensor v = then.second / (1 - std::pow(o.beta2, then.steps));
       const torch::Tensor decayed =
-          decoupled ? now.weight * (1 - o.learning_rate * o.weight_decay) : now.weight;
-      then.weight = decayed - o.learning_rate * m / (v.sqrt() + o.eps);
+          decoupled ? now.weight * (1 - rate * o.weight_decay) : now.weight;
+      then.weight = decayed - rate * m / (v.sqrt() + o.eps);
       break;
     }
     case nn::OptimizerKind::RmsProp:
       then.second =
           (now.steps == 0 ? torch::zeros_like(g) : now.second) * o.alpha + (1 - o.alpha) * g * g;
-      then.weight = now.weight - o.learning_rate * g / (then.second.sqrt() + o.eps);
+      then.weight = now.weight - rate * g / (then.second.sqrt() + o.eps);
       break;
   }
   return then;
@@ -77,7 +79,12 @@ torch::Tensor predicted(const Known& now, std::int64_t distance, const ToyTraini
       direction = direction + o.weight_decay * now.weight;
     }
   }
-  return now.weight - static_cast<double>(distance) * o.learning_rate * direction;
+  double rates = 0.0;
+  for (std::int64_t s = 0; s < distance; ++s) {
+    rates += nn::learning_rate_at(o.learning_rate, o.schedule,
+                                  static_cast<std::uint64_t>(now.steps + s));
+  }
+  return now.weight - rates * direction;
 }
 
 /// Updates of stage k before the forward of micro-batch j (methods.md 1.1): that forward comes
