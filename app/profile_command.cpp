@@ -12,6 +12,7 @@
 
 #include "executor/torch/model_names.h"
 #include "executor/torch/profiler.h"
+#include "executor/torch/tensor_memory.h"
 #include "ir/files.h"
 #include "ir/profile_json.h"
 
@@ -24,6 +25,7 @@ namespace nn = executor::nn;
 struct ProfileArguments {
   nn::ProfileRequest request;
   std::string input = "3x32x32";
+  std::string optimizer = "adam";
   std::vector<std::string> settings;
   std::string output;
   bool json = false;
@@ -57,23 +59,34 @@ std::string today() {
   return text;
 }
 
-void print_people(const ir::Profile& profile) {
+void print_people(const nn::MeasuredProfile& measured) {
+  const ir::Profile& profile = measured.profile;
   std::cout << fmt::format("{}\n{}\n\n", profile.name, profile.provenance);
-  Table table(
-      {"<layer", "forward us", "backward us", "output bytes", "saved bytes", "parameter bytes"});
+  Table table({"<layer", "forward us", "spread", "backward us", "spread", "update us",
+               "output bytes", "saved bytes", "parameter bytes"});
+  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
   const auto us = [](ir::Nanos ns) { return fmt::format("{:.3f}", static_cast<double>(ns) / 1e3); };
+  const auto ms = [](ir::Nanos ns) { return static_cast<double>(ns) / 1e6; };
   ir::Nanos forward = 0;
   ir::Nanos backward = 0;
-  for (const ir::LayerProfile& layer : profile.layers) {
+  ir::Nanos update = 0;
+  for (std::size_t l = 0; l < profile.layers.size(); ++l) {
+    const ir::LayerProfile& layer = profile.layers[l];
+    const nn::LayerSpread& spread = measured.spreads[l];
+    update += layer.update.value_or(0);
     forward += layer.forward;
     backward += layer.backward_input + layer.backward_weight;
-    table.add_row({layer.name, us(layer.forward), us(layer.backward_input + layer.backward_weight),
-                   std::to_string(layer.output_bytes), std::to_string(layer.saved_bytes),
-                   std::to_string(layer.parameter_bytes)});
+    table.add_row({layer.name, us(layer.forward), percent(spread.forward),
+                   us(layer.backward_input + layer.backward_weight), percent(spread.backward),
+                   us(layer.update.value_or(0)), std::to_string(layer.output_bytes),
+                   std::to_string(layer.saved_bytes), std::to_string(layer.parameter_bytes)});
   }
   std::cout << table.to_string()
-            << fmt::format("\n{} samples: forward {:.3f} ms, backward {:.3f} ms\n", profile.samples,
-                           static_cast<double>(forward) / 1e6, static_cast<double>(backward) / 1e6);
+            << fmt::format(
+                   "\n{} samples: forward {:.3f} ms, backward {:.3f} ms, data loading {:.3f} ms; "
+                   "update {:.3f} ms\n",
+                   profile.samples, ms(forward), ms(backward), ms(profile.data_loading),
+                   ms(update));
 }
 
 ir::Status profile_command(ProfileArguments& arguments) {
@@ -90,17 +103,26 @@ ir::Status profile_command(ProfileArguments& arguments) {
       return writable;
     }
   }
+  const ir::Result<nn::OptimizerKind> optimizer = nn::optimizer_kind_from(arguments.optimizer);
+  if (!optimizer.ok()) {
+    return optimizer.error();
+  }
+  arguments.request.optimizer = optimizer.value();
   arguments.request.date = today();
+  nn::keep_tensor_memory();
   Progress progress("profiling", arguments.request.repeats + arguments.request.warm_up);
   arguments.request.on_round = [&progress](std::uint32_t done, std::uint32_t) {
     progress.update(done, "");
   };
-  const ir::Result<ir::Profile> profile = nn::profile_model(arguments.request);
+  const ir::Result<nn::MeasuredProfile> profile = nn::profile_model(arguments.request);
   progress.clear();
   if (!profile.ok()) {
     return profile.error();
   }
-  const std::string json = ir::profile_to_json(profile.value());
+  for (const std::string& warning : profile.value().warnings) {
+    std::cerr << "xpipe: warning: " << warning << '\n';
+  }
+  const std::string json = ir::profile_to_json(profile.value().profile);
   if (!arguments.output.empty()) {
     if (ir::Status written = ir::write_file(arguments.output, json); !written.ok()) {
       return written;
@@ -128,6 +150,8 @@ void add_profile_command(CLI::App& app, Context& context) {
   whole_number(*command, "--warm-up", request.warm_up, 0, 10000, "rounds before, not counted");
   whole_number(*command, "--intra-op-threads", request.intra_op_threads, 1, 1024,
                "LibTorch's threads");
+  one_of(*command, "--optimizer", arguments->optimizer, {"adam", "adamw", "rmsprop", "sgd"},
+         "whose steps are timed: update_us");
   settings(*command, arguments->settings);
   text(*command, "-o,--output", arguments->output, "FILE", "write the xpipe.profile here");
   command->add_flag("--json", arguments->json, "print the profile itself instead of a table");

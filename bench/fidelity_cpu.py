@@ -68,7 +68,8 @@ def take_profile(args, folder, samples):
     files = [folder / f"profile-{samples}-{i}.json" for i in range(1 if args.alone else 2)]
     processes = [subprocess.Popen([args.xpipe, "profile", "--model", args.model, "--input",
                                    "3x32x32", "--batch-size",
-                                   str(samples), "--repeats", str(args.repeats), "-o",
+                                   str(samples), "--optimizer", "sgd", "--repeats",
+                                   str(args.repeats), "-o",
                                    str(file)], stdout=subprocess.DEVNULL)
                  for file in files]
     if any([process.wait() for process in processes]):

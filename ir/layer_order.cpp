@@ -99,8 +99,9 @@ Status check_totals(const Profile& profile) {
   };
   for (const LayerProfile& layer : profile.layers) {
     if (!add(time, layer.forward) || !add(time, layer.backward_input) ||
-        !add(time, layer.backward_weight) || !add(bytes, layer.output_bytes) ||
-        !add(bytes, layer.saved_bytes) || !add(bytes, layer.parameter_bytes)) {
+        !add(time, layer.backward_weight) || !add(time, layer.update.value_or(0)) ||
+        !add(bytes, layer.output_bytes) || !add(bytes, layer.saved_bytes) ||
+        !add(bytes, layer.parameter_bytes)) {
       return make_error(ErrorKind::BadInput, "profile-total", layer.name,
                         "the times or bytes up to this layer add up to more than " +
                             std::to_string(kMost) + ", which is too much to count");

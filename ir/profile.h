@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,9 @@ struct LayerProfile {
   Bytes saved_for_weight_bytes = 0;  ///< of those, kept until the weight part of a split backward
   Bytes parameter_bytes = 0;
   Bytes workspace_bytes = 0;  ///< scratch while the layer computes
+  /// One optimizer step on the layer's parameters, whatever the number of samples; absent: not
+  /// measured.
+  std::optional<Nanos> update = std::nullopt;
 
   bool operator==(const LayerProfile&) const = default;
 };

@@ -103,6 +103,7 @@ class Reader {
     }
     layer.parameter_bytes = object.bytes("parameter_bytes", Need::Required).value_or(0);
     layer.workspace_bytes = object.bytes("workspace_bytes", Need::Optional).value_or(0);
+    layer.update = object.micros("update_us", Need::Optional);
     object.refuse_unknown();
     profile_.layers.push_back(std::move(layer));
   }
@@ -262,6 +263,9 @@ std::string layer_to_json(const LayerProfile& layer) {
   out += ", \"parameter_bytes\": " + std::to_string(layer.parameter_bytes);
   if (layer.workspace_bytes != 0) {
     out += ", \"workspace_bytes\": " + std::to_string(layer.workspace_bytes);
+  }
+  if (layer.update) {
+    out += ", \"update_us\": " + micros_text(*layer.update);
   }
   return out + "}";
 }

@@ -11,7 +11,8 @@
 //
 // In place of backward_us a layer may have backward_input_us and backward_weight_us, beside
 // saved_bytes saved_for_weight_bytes (without it: all of saved_bytes), and workspace_bytes (none:
-// 0). Times are decimal
+// 0).
+// update_us: one optimizer step on the layer's parameters (none: not measured). Times are decimal
 // microseconds; more than three decimals are rounded half up to a nanosecond.
 #pragma once
 

@@ -96,6 +96,15 @@ Nanos memory_time(const ir::DeviceSpec& device, Bytes bytes) {
              : 0;
 }
 
+/// Whether the profile says what the stage's optimizer step takes.
+bool has_measured_step(const StageSums& sums) {
+  return sums.parameters > 0 && sums.update.has_value();
+}
+
+Nanos at_speed(Nanos time, double speed) {
+  return time == kTooLarge ? kTooLarge : scale_half_up(time, 1, 1, speed);
+}
+
 /// Costs of one stage; `scale(sum, speed)` gives a micro-batch's share of a sum.
 template <typename Scale>
 StageCosts costs_of(const StageSums& sums,
@@ -123,7 +132,9 @@ StageCosts costs_of(const StageSums& sums,
   costs.optimizer_bytes = copies(optimizer_copies(request.optimizer));
   costs.prediction_bytes =
       copies(copies_kept_for_predict(request.optimizer, request.extrapolation));
-  costs.step = memory_time(device, copies(copies_touched_by_step(request.optimizer)));
+  costs.step = has_measured_step(sums)
+                   ? at_speed(*sums.update, device.speed)
+                   : memory_time(device, copies(copies_touched_by_step(request.optimizer)));
   costs.predict = memory_time(
       device, copies(copies_touched_by_predict(request.optimizer, request.extrapolation)));
   costs.stash = memory_time(device, copies(kCopiesTouchedByStash));
@@ -255,7 +266,10 @@ bool is_too_large(const StagedModel& model) {
 }
 
 /// What is priced by bytes over the memory's bandwidth.
-std::string_view free_work(const StageCostRequest& request) {
+std::string_view free_work(const StageCostRequest& request, bool has_measured_steps) {
+  if (has_measured_steps) {
+    return request.clips ? "predictions, stash copies and clips" : "predictions and stash copies";
+  }
   return request.clips ? "predictions, steps, stash copies and clips"
                        : "predictions, steps and stash copies";
 }
@@ -265,6 +279,11 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
                                   const Placement& placement,
                                   const ir::Cluster& cluster) {
   std::vector<std::string> notes;
+  const bool measured =
+      std::ranges::any_of(sums_by_stage(profile, request.layers_per_stage), has_measured_step);
+  if (measured) {
+    notes.push_back("steps take the profile's update times, whatever --optimizer says");
+  }
   if (std::uint64_t{request.batch_size} != std::uint64_t{profile.samples} * request.micro_batches) {
     notes.push_back("costs are linear in samples: a mini-batch of " +
                     std::to_string(request.batch_size) +
@@ -287,7 +306,7 @@ std::vector<std::string> notes_of(const ir::Profile& profile,
       list += (list.empty() ? "" : ", ") + std::to_string(index_of(device));
     }
     const bool all = without == used;
-    notes.push_back(std::string(free_work(request)) + " are free on " +
+    notes.push_back(std::string(free_work(request, measured)) + " are free on " +
                     (all ? "every device" : "device " + list) +
                     ": no memory_bandwidth_bytes_per_s");
   }

@@ -17,8 +17,8 @@
 // must is not known beforehand). A sum of tied weights is an all-reduce of them over the two
 // stages.
 //
-// Steps, predictions and stashes take the bytes that they touch (scheduler/optimizer_state.h) over
-// the device's memory bandwidth.
+// Predictions and stashes take the bytes that they touch (scheduler/optimizer_state.h) over the
+// device's memory bandwidth; so do steps, but where the profile has measured them (update_us).
 #pragma once
 
 #include <cstdint>

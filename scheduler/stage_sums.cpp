@@ -57,6 +57,12 @@ std::vector<StageSums> sums_by_stage(const ir::Profile& profile,
     add_to(s.parameters, layer.parameter_bytes);
     s.largest_saved = std::max(s.largest_saved, layer.saved_bytes);
     s.workspace = std::max(s.workspace, layer.workspace_bytes);
+    if (layer.parameter_bytes > 0 && !layer.update) {
+      s.update.reset();
+    }
+    if (s.update) {
+      add_to(*s.update, layer.update.value_or(0));
+    }
   }
   for (const ir::LayerTie& tie : profile.ties) {
     if (stage_of[tie.first] == stage_of[tie.second]) {

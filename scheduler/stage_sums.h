@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "ir/ids.h"
@@ -25,6 +26,8 @@ struct StageSums {
   ir::Bytes layer_inputs = 0;   ///< of its layers: each tensor that one of them reads, once
   ir::Bytes largest_saved = 0;  ///< of one layer
   ir::Bytes workspace = 0;      ///< the largest layer's
+  /// One optimizer step; absent where a layer with parameters has no time for it.
+  std::optional<ir::Nanos> update = 0;
 };
 
 /// By layer.

@@ -13,11 +13,14 @@
 #include <torch/torch.h>
 #include <torch/version.h>
 
+#include "executor/torch/dataset.h"
 #include "executor/torch/dropout.h"
 #include "executor/torch/image_files.h"
 #include "executor/torch/intra_op_threads.h"
 #include "executor/torch/model.h"
 #include "executor/torch/model_options.h"
+#include "executor/torch/stage_optimizer.h"
+#include "executor/torch/timing_samples.h"
 #include "executor/torch/weight_hooks.h"
 
 namespace xpipe::executor::nn {
@@ -28,13 +31,6 @@ using Clock = std::chrono::steady_clock;
 
 ir::Nanos since(Clock::time_point start) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count();
-}
-
-/// Of an even number, the lower of the two in the middle.
-ir::Nanos median(std::vector<ir::Nanos> times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
 }
 
 /// "model name" of the first processor: its kind, not the machine's name.
@@ -53,16 +49,28 @@ struct LayerTimes {
   std::vector<ir::Nanos> forward;
   std::vector<ir::Nanos> backward;
   std::vector<ir::Nanos> backward_input;
+  std::vector<ir::Nanos> update;
 };
 
 class ModelTimer {
  public:
-  ModelTimer(Model model, torch::Tensor input, torch::Tensor labels)
+  ModelTimer(Model model, torch::Tensor input, torch::Tensor labels, OptimizerKind optimizer)
       : model_(std::move(model)),
         input_(std::move(input)),
         labels_(std::move(labels)),
         weights_(std::make_shared<WeightSlots>(parameters_of(model_.layers))),
-        times_(model_.layers.size()) {}
+        times_(model_.layers.size()) {
+    // So small a rate that weights stay what they are; the arithmetic takes as long.
+    const OptimizerConfig config{.kind = optimizer, .learning_rate = 1e-12};
+    for (const Layer& layer : model_.layers) {
+      std::vector<torch::Tensor> masters;
+      for (const torch::Tensor& parameter : parameters_of({layer})) {
+        masters.push_back(parameter.detach());
+      }
+      optimizers_.push_back(
+          std::make_unique<StageOptimizer>(config, PredictionForm{}, false, std::move(masters)));
+    }
+  }
 
   /// Bytes by layer that the forward keeps for the backward.
   std::vector<ir::Bytes> saved_bytes() {
@@ -116,8 +124,8 @@ class ModelTimer {
         (input_only ? times_[l].backward_input : times_[l].backward).push_back(since(start));
       }
     }
-    for (torch::Tensor& parameter : parameters_of(model_.layers)) {
-      parameter.mutable_grad().reset();
+    if (!input_only) {
+      update(keep);
     }
   }
 
@@ -135,11 +143,28 @@ class ModelTimer {
                                                       labels_.flatten());
   }
 
+  /// Steps with the gradients of the round, layer by layer, and drops them.
+  void update(bool keep) {
+    for (std::size_t l = 0; l < model_.layers.size(); ++l) {
+      std::vector<torch::Tensor> gradients;
+      for (torch::Tensor& parameter : parameters_of({model_.layers[l]})) {
+        gradients.push_back(std::move(parameter.mutable_grad()));
+        parameter.mutable_grad().reset();
+      }
+      const Clock::time_point start = Clock::now();
+      optimizers_[l]->step(std::move(gradients));
+      if (keep) {
+        times_[l].update.push_back(since(start));
+      }
+    }
+  }
+
   Model model_;
   torch::Tensor input_;
   torch::Tensor labels_;
   std::shared_ptr<WeightSlots> weights_;
   std::vector<LayerTimes> times_;
+  std::vector<std::unique_ptr<StageOptimizer>> optimizers_;  ///< by layer
 };
 
 ir::Status check_request(const ProfileRequest& request) {
@@ -159,25 +184,78 @@ std::string provenance(const ProfileRequest& request) {
          std::to_string(request.intra_op_threads) + " intra-op thread(s), torch " + TORCH_VERSION +
          ", input " + std::to_string(request.channels) + "x" + std::to_string(request.height) +
          "x" + std::to_string(request.width) + ", medians of " + std::to_string(request.repeats) +
-         " rounds after " + std::to_string(request.warm_up) + " of warm-up" +
+         " rounds after " + std::to_string(request.warm_up) + " of warm-up, updates of " +
+         std::string(optimizer_name(request.optimizer)) +
          (request.date.empty() ? "" : ", " + request.date);
 }
 
-ir::Profile measure(const ProfileRequest& request,
-                    Model model,
-                    const SampleShape& shape,
-                    std::int64_t classes) {
+/// Gathering `batch`'s samples in another order than they lie in.
+ir::Nanos loading_time(const torch::Tensor& batch, std::uint32_t repeats) {
+  const auto count = static_cast<std::uint32_t>(batch.size(0));
+  std::vector<std::uint32_t> order(count);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    order[i] = count - 1 - i;
+  }
+  std::vector<ir::Nanos> times;
+  for (std::uint32_t r = 0; r <= repeats; ++r) {
+    const Clock::time_point start = Clock::now();
+    const torch::Tensor gathered = gather(batch, order, {.begin = 0, .count = count});
+    if (r > 0) {  // the first gets the memory
+      times.push_back(since(start));
+    }
+  }
+  return summarize(times).median;
+}
+
+std::string microseconds(ir::Nanos time) {
+  return std::to_string(time / 1000) + "." + std::to_string(time % 1000 / 100);
+}
+
+/// Fills in times and what is to be said of them.
+void set_times(MeasuredProfile& measured, std::size_t l, const LayerTimes& times) {
+  ir::LayerProfile& layer = measured.profile.layers[l];
+  const TimingSummary forward = summarize(times.forward);
+  const TimingSummary backward = summarize(times.backward);
+  const bool has_weights = layer.parameter_bytes > 0;
+  layer.forward = forward.median;
+  layer.backward_input = l == 0 ? 0
+                         : has_weights
+                             ? std::min(summarize(times.backward_input).median, backward.median)
+                             : backward.median;
+  layer.backward_weight = backward.median - layer.backward_input;
+  if (has_weights) {
+    layer.update = summarize(times.update).median;
+  }
+  measured.spreads.push_back({forward.spread, backward.spread});
+  const auto warn = [&](const char* what, ir::Nanos first, const TimingSummary& summary) {
+    if (summary.first_is_off) {
+      measured.warnings.push_back(layer.name + ": its first " + what + " took " +
+                                  microseconds(first) + " us, the median is " +
+                                  microseconds(summary.median) + " us; give it more --warm-up");
+    }
+  };
+  warn("forward", times.forward.front(), forward);
+  warn("backward", times.backward.front(), backward);
+}
+
+MeasuredProfile measure(const ProfileRequest& request,
+                        Model model,
+                        const SampleShape& shape,
+                        std::int64_t classes) {
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(0);
   const std::int64_t samples = request.samples;
   const std::vector<std::int64_t> text{samples, shape.sequence};
   const std::vector<std::int64_t> images{samples, shape.channels, shape.height, shape.width};
+  const torch::Tensor input = shape.is_text()
+                                  ? torch::randint(classes, text, generator, torch::kInt64)
+                                  : torch::randn(images, generator);
   ModelTimer timer(
-      std::move(model),
-      shape.is_text() ? torch::randint(classes, text, generator, torch::kInt64)
-                      : torch::randn(images, generator),
+      std::move(model), input,
       torch::randint(classes, shape.is_text() ? text : std::vector<std::int64_t>{samples},
-                     generator, torch::kInt64));
-  ir::Profile profile = estimated_profile(timer.model(), request.samples);
+                     generator, torch::kInt64),
+      request.optimizer);
+  MeasuredProfile measured{.profile = estimated_profile(timer.model(), request.samples)};
+  ir::Profile& profile = measured.profile;
   profile.provenance = provenance(request);
   const std::vector<ir::Bytes> saved = timer.saved_bytes();
   const std::uint32_t rounds = request.warm_up + request.repeats;
@@ -188,25 +266,18 @@ ir::Profile measure(const ProfileRequest& request,
       request.on_round(r + 1, rounds);
     }
   }
+  profile.data_loading = loading_time(input, request.repeats);
   for (std::size_t l = 0; l < profile.layers.size(); ++l) {
-    ir::LayerProfile& layer = profile.layers[l];
-    const LayerTimes& times = timer.times(l);
-    const ir::Nanos backward = median(times.backward);
-    const bool has_weights = layer.parameter_bytes > 0;
-    layer.forward = median(times.forward);
-    layer.backward_input = l == 0        ? 0
-                           : has_weights ? std::min(median(times.backward_input), backward)
-                                         : backward;
-    layer.backward_weight = backward - layer.backward_input;
-    layer.saved_bytes = saved[l];
-    layer.saved_for_weight_bytes = has_weights ? saved[l] : 0;
+    set_times(measured, l, timer.times(l));
+    profile.layers[l].saved_bytes = saved[l];
+    profile.layers[l].saved_for_weight_bytes = profile.layers[l].parameter_bytes > 0 ? saved[l] : 0;
   }
-  return profile;
+  return measured;
 }
 
 }  // namespace
 
-ir::Result<ir::Profile> profile_model(const ProfileRequest& request) {
+ir::Result<MeasuredProfile> profile_model(const ProfileRequest& request) {
   if (ir::Status status = check_request(request); !status.ok()) {
     return status.error();
   }

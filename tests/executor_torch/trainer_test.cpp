@@ -372,10 +372,12 @@ TEST_CASE("profiler: a layer a line, with bytes that arithmetic confirms") {
     CHECK(done == ++rounds);
     CHECK(of == 4);
   };
-  const ir::Result<ir::Profile> result = nn::profile_model(request);
+  const ir::Result<nn::MeasuredProfile> result = nn::profile_model(request);
   REQUIRE_MESSAGE(result.ok(), result.error().to_string());
-  const ir::Profile& profile = result.value();
+  const ir::Profile& profile = result.value().profile;
   CHECK(rounds == 4);
+  CHECK(result.value().spreads.size() == 8);
+  CHECK(profile.data_loading > 0);
   CHECK(profile.name == "lenet5");
   CHECK(profile.samples == 5);
   CHECK(profile.provenance.find("torch 2.11.0") != std::string::npos);
@@ -387,6 +389,8 @@ TEST_CASE("profiler: a layer a line, with bytes that arithmetic confirms") {
     CHECK(layer.forward > 0);
     CHECK(layer.backward_input >= 0);
     CHECK(layer.backward_weight >= 0);
+    CHECK(layer.update.has_value() == (layer.parameter_bytes > 0));
+    CHECK(layer.update.value_or(1) > 0);
   }
   constexpr ir::Bytes kFloat = 4;
   // The input, and the ReLU's output.

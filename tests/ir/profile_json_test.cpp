@@ -62,6 +62,7 @@ TEST_CASE("profile: what is written reads back equal, and is the same bytes agai
        {std::string(kChain),
         edited(kChain,
                {{"4000}]}", "4000}], \"edges\": [[\"conv\", \"fc\"], [\"relu\", \"fc\"]]}"}}),
+        edited(kChain, {{"4000}]}", "4000, \"update_us\": 3.25}]}"}}),
         edited(kChain, {{"\"conv\"", "\"c\\\"o\\nnv \xC3\xA9\""}})}) {
     const Profile profile = read(text);
     const std::string written = profile_to_json(profile);
@@ -69,6 +70,10 @@ TEST_CASE("profile: what is written reads back equal, and is the same bytes agai
     CHECK_EQ(profile_to_json(read(written)), written);
   }
   CHECK(profile_to_json(read(kChain)).find("edges") == std::string::npos);
+  CHECK_FALSE(read(kChain).layers[2].update.has_value());
+  CHECK(profile_to_json(read(kChain)).find("update_us") == std::string::npos);
+  CHECK(read(edited(kChain, {{"4000}]}", "4000, \"update_us\": 3.25}]}"}})).layers[2].update ==
+        3250);
   CHECK(profile_to_json(read(kChain)).find("\"backward_us\": 25.001") != std::string::npos);
 }
 

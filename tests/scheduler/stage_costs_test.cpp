@@ -169,6 +169,27 @@ TEST_CASE("stage costs: data loading is left out and said to be") {
   CHECK(has_note(model, "12 us for 8 samples"));
 }
 
+TEST_CASE("stage costs: a step takes its layers' update times where all with parameters have one") {
+  ir::Profile profile = branchy();
+  profile.layers[0].update = 100;
+  profile.layers[1].update = 31;
+  profile.layers[2].update = 7;  // d has none: its stage is priced by bytes, here for nothing
+  ir::Cluster cluster = uniform_cluster(2, {});
+  cluster.devices[0].speed = 2.0;
+  const StagedModel model =
+      model_of(profile, {.layers_per_stage = {2, 2}, .batch_size = 8, .micro_batches = 4}, cluster);
+  CHECK(model.costs.stages[0].step == 66);  // 131 / 2, whatever the micro-batch
+  CHECK(model.costs.stages[1].step == 0);
+  CHECK(has_note(model, "steps take the profile's update times"));
+  CHECK(has_note(model, "predictions and stash copies are free on every device"));
+  profile.layers[2].parameter_bytes = 0;
+  profile.layers[2].update.reset();
+  profile.layers[3].update = 5;
+  const StagedModel whole =
+      model_of(profile, {.layers_per_stage = {2, 2}, .batch_size = 8, .micro_batches = 4}, cluster);
+  CHECK(whole.costs.stages[1].step == 5);
+}
+
 TEST_CASE("stage costs: costs at another size than the profile's are said to be linear") {
   const StagedModel same =
       model_of(branchy(), {.layers_per_stage = {4}, .batch_size = 8, .micro_batches = 1},
