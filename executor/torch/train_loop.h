@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "executor/torch/dataset.h"
+#include "executor/torch/rank_records.h"
 #include "executor/torch/segments.h"
 #include "executor/torch/trainer.h"
 #include "executor/torch/training_run.h"
@@ -76,6 +77,7 @@ class TrainLoop {
   const TrainCallbacks& callbacks_;
   ScheduleCache schedules_;
   std::uint32_t micro_batches_ = 1;  ///< T: 1 where the policy's unit is the mini-batch
+  StageOwners owners_;
   RunOptions options_;
   std::unique_ptr<TrainingRun> run_;
   HandlerTable handlers_;
