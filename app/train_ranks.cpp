@@ -122,8 +122,8 @@ ir::Result<TrainRanks> TrainRanks::plan(const std::string& transport) {
   }
   if (transport == "nccl") {
     return usage(fmt::format(
-        "nccl needs a GPU for each of the {} ranks, and this build has no CUDA device to offer: "
-        "no CUDA device; use --transport gloo, or one process with a thread a stage",
+        "nccl needs a GPU for each of the {} ranks, and this build has no NCCL transport and so no "
+        "CUDA device for it; use --transport gloo, or one process with a thread a stage",
         launch.value()->ranks));
   }
 #ifndef XPIPE_HAS_C10D
