@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "app/arguments.h"
+#include "app/train_ranks.h"
 #include "app/workload.h"
 #include <fmt/format.h>
 
@@ -181,6 +182,7 @@ void add_train_options(CLI::App& command, TrainArguments& arguments) {
          "cpu: a thread a stage; cuda: a stream a lane, on GPUs; inline: one task after the other, "
          "the reference; emulated: see below");
   add_compute_options(command, arguments.compute);
+  add_transport_option(command, arguments.transport);
   whole_number(command, "--intra-op-threads", config.intra_op_threads, 1, 1024,
                "LibTorch's threads within each stage");
   whole_number(command, "--timeout-s", arguments.timeout_s, 1, 86400, "bounds every wait");

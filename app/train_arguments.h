@@ -37,6 +37,7 @@ struct TrainArguments {
   std::optional<double> momentum;
   std::optional<double> weight_decay;
   std::string device = "cpu";
+  std::string transport;
   std::uint32_t seed = 0;
   std::uint32_t timeout_s = 300;
   std::optional<std::uint32_t> trace_epoch;

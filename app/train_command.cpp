@@ -9,7 +9,9 @@
 #include "app/interrupt.h"
 #include "app/progress.h"
 #include "app/train_arguments.h"
+#include "app/train_faults.h"
 #include "app/train_output.h"
+#include "app/train_ranks.h"
 #include "app/train_threads.h"
 #include <fmt/format.h>
 
@@ -42,6 +44,13 @@ scheduler::StageGraph graph_of(const nn::TrainFacts& facts,
   return graph;
 }
 
+/// Ends the process where it stands, for what cannot be joined: a handler that hangs.
+[[noreturn]] void end_here(const ir::Error& error, int status) {
+  std::cout << std::flush;
+  report_error(error);
+  std::quick_exit(status);
+}
+
 /// Trains on the device that the command line names. On `cpu`, a handler that hangs is left behind
 /// after the time-out, and its thread cannot be joined: then the process ends here.
 ir::Result<nn::TrainResult> train_on_device(const nn::TrainConfig& config,
@@ -49,12 +58,13 @@ ir::Result<nn::TrainResult> train_on_device(const nn::TrainConfig& config,
                                             const nn::ScheduleSource& source,
                                             const executor::CpuPoolOptions& threads,
                                             GpuDevice* gpu,
-                                            const nn::TrainCallbacks& callbacks) {
+                                            const nn::TrainCallbacks& callbacks,
+                                            TrainRanks& ranks) {
   if (gpu != nullptr) {
     return trainer.train(source, gpu->backend(), callbacks);
   }
   if (config.device == nn::TrainDevice::Inline) {
-    executor::InlineBackend backend;
+    executor::InlineBackend backend(config.time_out);
     return trainer.train(source, backend, callbacks);
   }
   auto pool = executor::CpuPool::create(threads);
@@ -64,8 +74,8 @@ ir::Result<nn::TrainResult> train_on_device(const nn::TrainConfig& config,
   executor::CpuBackend backend(*pool.value(), {.time_out = config.time_out});
   ir::Result<nn::TrainResult> result = trainer.train(source, backend, callbacks);
   if (!result.ok() && !pool.value()->idle()) {
-    std::cout << std::flush;
-    std::quick_exit(report_error(result.error()));
+    const ir::Error error = ranks.leave(result.error());
+    end_here(error, ranks.exit_status(error));
   }
   return result;
 }
@@ -115,60 +125,66 @@ ir::Status write_outputs(const TrainArguments& arguments,
   return {};
 }
 
-ir::Status train_command(const TrainArguments& arguments,
-                         const scheduler::PolicyRegistry& registry) {
-  ir::Result<TrainRequest> request = train_request(arguments, registry);
-  if (!request.ok()) {
-    return request.error();
+/// Everything of one rank, between meeting the others and leaving them.
+ir::Status train_rank(const TrainArguments& arguments,
+                      const TrainRequest& request,
+                      TrainRanks& ranks) {
+  const nn::TrainConfig& config = request.config;
+  if (ir::Status met = ranks.connect(config.time_out); !met.ok()) {
+    return met;
   }
   std::unique_ptr<GpuDevice> gpu;  // outlives the trainer, whose tensors are there
-  if (request.value().config.device == nn::TrainDevice::Cuda) {
-    ir::Result<std::unique_ptr<GpuDevice>> opened = GpuDevice::open(request.value().config);
+  if (config.device == nn::TrainDevice::Cuda) {
+    ir::Result<std::unique_ptr<GpuDevice>> opened = GpuDevice::open(request.config);
     if (!opened.ok()) {
       return opened.error();
     }
     gpu = std::move(opened).value();
   }
-  const nn::TrainConfig& config = request.value().config;
-  const InterruptGuard guard;
   nn::keep_tensor_memory();
   ir::Result<nn::Trainer> trainer = nn::Trainer::create(config);
   if (!trainer.ok()) {
     return trainer.error();
   }
   const nn::TrainFacts& facts = trainer.value().facts();
-  if (ir::Status status = check_profile(request.value(), facts); !status.ok()) {
+  if (ir::Status status = check_profile(request, facts); !status.ok()) {
     return status;
   }
-  const scheduler::StageGraph graph = graph_of(facts, config, *request.value().policy);
+  const scheduler::StageGraph graph = graph_of(facts, config, *request.policy);
   const nn::ScheduleSource source = [&](std::uint32_t micro_batches, std::uint32_t mini_batches) {
-    return scheduler::compile(*request.value().policy,
+    return scheduler::compile(*request.policy,
                               {.stages = facts.stages,
                                .micro_batches = micro_batches,
                                .mini_batches = mini_batches,
-                               .options = request.value().options},
-                              graph, request.value().passes);
+                               .options = request.options},
+                              graph, request.passes);
   };
   const ir::Result<ir::Schedule> schedule =
       source(config.micro_batches, facts.segment_mini_batches);
   if (!schedule.ok()) {
     return schedule.error();
   }
+  if (ir::Status same = ranks.agree(request, facts, schedule.value()); !same.ok()) {
+    return same;
+  }
   const std::uint32_t devices = schedule.value().devices;
-  const bool pins = request.value().pin_threads && config.device == nn::TrainDevice::Cpu;
+  const bool pins = request.pin_threads && config.device == nn::TrainDevice::Cpu;
   const executor::CpuPoolOptions threads =
       train_pool_options(devices, devices, config.intra_op_threads, pins);
-  for (const std::string& note : facts.notes) {
-    print_note(note);
+  if (ranks.is_root()) {
+    for (const std::string& note : facts.notes) {
+      print_note(note);
+    }
   }
-  if (facts.has_batch_norm && schedule.value().micro_batches > 1) {
+  if (ranks.is_root() && facts.has_batch_norm && schedule.value().micro_batches > 1) {
     print_note(fmt::format(
         "the model has BatchNorm layers: they normalize by the micro-batch, {} samples of {}, and "
         "move their running statistics {} times a mini-batch; --micro-batches 1 does not",
         config.batch_size / schedule.value().micro_batches, config.batch_size,
         schedule.value().micro_batches));
   }
-  if (!arguments.json) {
+  const bool shows = ranks.is_root() && !arguments.json;
+  if (shows) {
     if (config.device == nn::TrainDevice::Cpu) {
       std::cout << describe_pinning(threads, pins) << '\n';
     }
@@ -178,6 +194,7 @@ ir::Status train_command(const TrainArguments& arguments,
   const std::uint64_t per_epoch = facts.mini_batches;
   Progress progress("training", per_epoch * config.epochs);
   nn::TrainCallbacks callbacks;
+  callbacks.peers = ranks.peers();
   callbacks.interrupted = &InterruptGuard::interrupted();
   callbacks.on_mini_batch = [&](const nn::MiniBatchRecord& record) {
     progress.update(record.epoch * per_epoch + record.mini_batch + 1,
@@ -185,26 +202,85 @@ ir::Status train_command(const TrainArguments& arguments,
   };
   callbacks.on_epoch = [&](const nn::EpochRecord& epoch, const auto&) {
     progress.clear();
-    if (arguments.json) {
-      return;
+    if (shows) {
+      std::cout << fmt::format("{:5}  {:.4f}  {:5.2f} %  {:5.2f} %  {:9.1f}\n", epoch.epoch,
+                               epoch.train_loss, 100 * epoch.train_accuracy,
+                               100 * epoch.test_accuracy, epoch.samples_per_s)
+                << std::flush;
     }
-    std::cout << fmt::format("{:5}  {:.4f}  {:5.2f} %  {:5.2f} %  {:9.1f}\n", epoch.epoch,
-                             epoch.train_loss, 100 * epoch.train_accuracy,
-                             100 * epoch.test_accuracy, epoch.samples_per_s)
-              << std::flush;
   };
+  ir::Status faults;
+  if (const char* text = std::getenv("XPIPE_TEST_FAULT"); text != nullptr) {
+    callbacks.wrap_handlers = [&, text](executor::HandlerTable& handlers) {
+      faults = inject_faults(text, ranks.peers() == nullptr ? 0 : ranks.peers()->rank(), handlers);
+    };
+  }
   const ir::Result<nn::TrainResult> result =
-      train_on_device(config, trainer.value(), source, threads, gpu.get(), callbacks);
+      train_on_device(config, trainer.value(), source, threads, gpu.get(), callbacks, ranks);
   progress.clear();
-  if (!result.ok()) {
-    return result.error();
+  if (!faults.ok() || !result.ok()) {
+    return faults.ok() ? result.status() : faults;
   }
   if (!arguments.model.save.empty()) {
     if (ir::Status saved = trainer.value().save_model(arguments.model.save); !saved.ok()) {
       return saved;
     }
   }
-  return write_outputs(arguments, request.value(), facts, schedule.value(), result.value());
+  if (ranks.is_root()) {
+    if (ir::Status written =
+            write_outputs(arguments, request, facts, schedule.value(), result.value());
+        !written.ok()) {
+      return written;
+    }
+  }
+  return ranks.finish();
+}
+
+/// Returns the exit status; what went wrong has been reported.
+int train_command(TrainArguments arguments, const scheduler::PolicyRegistry& registry) {
+  ir::Result<TrainRanks> ranks = TrainRanks::plan(arguments.transport);
+  if (!ranks.ok()) {
+    return report_error(ranks.error());
+  }
+  if (!ranks.value().is_root()) {  // rank 0 writes for all
+    arguments.trace.clear();
+    arguments.trace_epoch.reset();
+    arguments.metrics.clear();
+  }
+  const ir::Result<TrainRequest> request = train_request(arguments, registry);
+  if (!request.ok()) {
+    return report_error(request.error());
+  }
+  if (ranks.value().several() && !arguments.model.save.empty()) {
+    return report_error(ir::make_error(
+        ir::ErrorKind::Usage, "options", "--save-model",
+        "saves what one process holds, and each of several holds its own stages only; train in one "
+        "process to save the model"));
+  }
+  if (const nn::CheckpointConfig& asked = request.value().config.checkpoint;
+      ranks.value().several() &&
+      !(asked.folder.empty() && asked.resume.empty() && asked.export_file.empty())) {
+    return report_error(ir::make_error(ir::ErrorKind::Usage, "options",
+                                       asked.export_file.empty() ? "--checkpoint" : "--export",
+                                       "writes what one process holds, and each of several holds "
+                                       "its own stages only; train in one "
+                                       "process to keep checkpoints or to export the weights"));
+  }
+  if (ir::Status fit = ranks.value().check(request.value()); !fit.ok()) {
+    return report_error(fit.error());
+  }
+  const InterruptGuard guard;
+  const ir::Status status = train_rank(arguments, request.value(), ranks.value());
+  if (status.ok()) {
+    return kExitOk;
+  }
+  const ir::Error error = ranks.value().leave(status.error());
+  const int exit_status = ranks.value().exit_status(error);
+  if (ranks.value().several()) {
+    end_here(error, exit_status);  // others may be stopped or unreachable: nothing waits for them
+  }
+  report_error(error);
+  return exit_status;
 }
 
 }  // namespace
@@ -224,16 +300,12 @@ void add_train_command(CLI::App& app, Context& context) {
       "With checkpoints: ... --checkpoint run --checkpoint-every 100, and after an end of any "
       "kind\n"
       "the same with --resume run in the place of --checkpoint run (docs/checkpoints.md).\n"
+      "Two processes: torchrun --standalone --no-python --nproc-per-node 2 xpipe train ...; see "
+      "docs/processes.md\n"
       "With --device emulated the schedule alone is run, without model and data, and the options "
       "are\nthose of a simulation: xpipe train --device emulated --help");
-  command->callback([&context, arguments] {
-    if (ir::Status status = train_command(*arguments, context.policies); !status.ok()) {
-      context.exit_status = report_error(status.error());
-      if (status.error().kind == ir::ErrorKind::Interrupted) {
-        context.exit_status = InterruptGuard::exit_status();
-      }
-    }
-  });
+  command->callback(
+      [&context, arguments] { context.exit_status = train_command(*arguments, context.policies); });
 }
 
 }  // namespace xpipe::app

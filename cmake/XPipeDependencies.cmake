@@ -27,6 +27,22 @@ endif()
 xpipe_decide(TORCH "${XPipeTorch_FOUND}"
              "LibTorch was not found: run ./dev setup, or set XPIPE_TORCH_ROOT")
 
+# LibTorch holds c10d's Gloo, and not the headers that it includes.
+set(c10d_missing "LibTorch was not found")
+if(XPIPE_HAS_TORCH AND NOT XPIPE_WITH_C10D STREQUAL "OFF")
+  find_path(XPIPE_GLOO_INCLUDE_DIR gloo/transport/device.h)
+  set(c10d_missing "Gloo's headers were not found (Debian: libgloo-dev)")
+  if(XPIPE_GLOO_INCLUDE_DIR AND NOT TARGET XPipeGloo::headers)
+    add_library(XPipeGloo::headers INTERFACE IMPORTED)
+    target_include_directories(XPipeGloo::headers SYSTEM INTERFACE "${XPIPE_GLOO_INCLUDE_DIR}")
+    target_compile_definitions(XPipeGloo::headers INTERFACE USE_C10D_GLOO USE_DISTRIBUTED)
+  endif()
+endif()
+if(TARGET XPipeGloo::headers)
+  set(c10d_found TRUE)
+endif()
+xpipe_decide(C10D "${c10d_found}" "${c10d_missing}")
+
 # CUDA and NCCL are looked for only where there is something to build with them.
 set(cuda_missing "this tree has no executor/cuda")
 set(nccl_missing "this tree has no executor/nccl")

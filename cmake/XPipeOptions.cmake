@@ -1,4 +1,4 @@
-# What a person may choose with -D. The three parts that need software of their own are
+# What a person may choose with -D. The parts that need software of their own are
 # AUTO (built when it is there), ON (an error when it is not) or OFF.
 
 option(XPIPE_BUILD_TESTS "Build the tests" ON)
@@ -16,7 +16,7 @@ set(XPIPE_SHARED_DIR "${default_shared}" CACHE PATH
     "Folder of the real inputs that tests read; a test that lacks them is skipped")
 unset(default_shared)
 
-foreach(part TORCH CUDA NCCL)
+foreach(part TORCH C10D CUDA NCCL)
   set(XPIPE_WITH_${part} "AUTO" CACHE STRING "Build the ${part} part: AUTO, ON or OFF")
   set_property(CACHE XPIPE_WITH_${part} PROPERTY STRINGS AUTO ON OFF)
   if(NOT XPIPE_WITH_${part} MATCHES "^(AUTO|ON|OFF)$")
@@ -43,7 +43,7 @@ function(xpipe_decide part found missing)
 endfunction()
 
 function(xpipe_print_summary)
-  foreach(part TORCH CUDA NCCL)
+  foreach(part TORCH C10D CUDA NCCL)
     get_property(reason GLOBAL PROPERTY XPIPE_REASON_${part})
     if(XPIPE_HAS_${part})
       message(STATUS "XPipe with ${part}: yes")

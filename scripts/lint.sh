@@ -65,7 +65,7 @@ tidy_files() {
   [ "$all" -eq 0 ] || select=tree_files
   "$select" 'ir/*.cpp' 'scheduler/*.cpp' 'policies/*.cpp' 'simulator/*.cpp' 'executor/*.cpp' \
     'traces/*.cpp' 'app/*.cpp' |
-    if [ "$torch" -eq 1 ]; then cat; else { grep -v '^executor/torch/' || true; }; fi
+    if [ "$torch" -eq 1 ]; then cat; else { grep -v -E '^executor/(torch|c10d)/' || true; }; fi
 }
 
 check_tidy() {

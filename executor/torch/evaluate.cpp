@@ -10,16 +10,36 @@
 
 namespace xpipe::executor::nn {
 
+void add_batch(EvaluationSums& sums, const torch::Tensor& output, const torch::Tensor& labels) {
+  const torch::Tensor targets = labels.flatten();
+  const bool as_it_is = output.is_cpu() && output.scalar_type() != torch::kBFloat16;
+  const torch::Tensor scores =
+      (as_it_is ? output : output.to(torch::kCPU, torch::kFloat32)).reshape({targets.size(0), -1});
+  const torch::Tensor loss = torch::nn::functional::cross_entropy(
+      scores, targets, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+  sums.loss += loss.item<double>();
+  sums.correct += static_cast<double>(scores.argmax(1).eq(targets).sum().item<std::int64_t>());
+  sums.predictions += targets.size(0);
+}
+
+Evaluation mean_of(const EvaluationSums& sums) {
+  const auto predictions = static_cast<double>(sums.predictions);
+  return {sums.loss / predictions, sums.correct / predictions};
+}
+
+std::vector<std::uint32_t> evaluation_batch(std::uint32_t begin, std::uint32_t count) {
+  std::vector<std::uint32_t> numbers(std::min(kEvaluationBatch, count - begin));
+  std::iota(numbers.begin(), numbers.end(), begin);
+  return numbers;
+}
+
 ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages, const SampleSource& samples) {
-  constexpr std::uint32_t kBatch = 250;
   const std::uint32_t count = samples.count();
-  Evaluation sums;
-  std::int64_t predictions = 0;
+  EvaluationSums sums;
   try {
     const torch::NoGradGuard no_grad;
-    for (std::uint32_t begin = 0; begin < count; begin += kBatch) {
-      std::vector<std::uint32_t> numbers(std::min(kBatch, count - begin));
-      std::iota(numbers.begin(), numbers.end(), begin);
+    for (std::uint32_t begin = 0; begin < count; begin += kEvaluationBatch) {
+      const std::vector<std::uint32_t> numbers = evaluation_batch(begin, count);
       ir::Result<torch::Tensor> input = samples.input_batch(0, numbers);
       if (!input.ok()) {
         return input.error();
@@ -28,35 +48,30 @@ ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages, const SampleS
       for (Stage* stage : stages) {
         output = stage->evaluate(output);
       }
-      output = output.is_cpu() && output.scalar_type() != torch::kBFloat16
-                   ? output
-                   : output.to(torch::kCPU, torch::kFloat32);
-      const torch::Tensor labels = samples.label_batch(numbers).flatten();
-      output = output.reshape({labels.size(0), -1});
-      const torch::Tensor loss = torch::nn::functional::cross_entropy(
-          output, labels, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
-      sums.loss += loss.item<double>();
-      sums.accuracy += static_cast<double>(output.argmax(1).eq(labels).sum().item<std::int64_t>());
-      predictions += labels.size(0);
+      add_batch(sums, output, samples.label_batch(numbers));
     }
   } catch (const c10::Error& error) {
     return ir::make_error(ir::ErrorKind::Runtime, "torch-failed", "evaluation",
                           error.what_without_backtrace());
   }
-  return Evaluation{sums.loss / static_cast<double>(predictions),
-                    sums.accuracy / static_cast<double>(predictions)};
+  return mean_of(sums);
+}
+
+std::uint64_t weights_hash(const Stage& stage, std::uint64_t so_far) {
+  for (const torch::Tensor& on_device : stage.weights()) {
+    const torch::Tensor weight = on_device.cpu();
+    const auto* bytes = static_cast<const unsigned char*>(weight.data_ptr());
+    for (std::size_t i = 0; i < weight.nbytes(); ++i) {
+      so_far = (so_far ^ bytes[i]) * 0x100000001b3ULL;
+    }
+  }
+  return so_far;
 }
 
 std::uint64_t weights_hash(const std::vector<Stage*>& stages) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  std::uint64_t hash = kEmptyHash;
   for (const Stage* stage : stages) {
-    for (const torch::Tensor& on_device : stage->weights()) {
-      const torch::Tensor weight = on_device.cpu();
-      const auto* bytes = static_cast<const unsigned char*>(weight.data_ptr());
-      for (std::size_t i = 0; i < weight.nbytes(); ++i) {
-        hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
-      }
-    }
+    hash = weights_hash(*stage, hash);
   }
   return hash;
 }

@@ -20,7 +20,27 @@ struct Evaluation {
 [[nodiscard]] ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages,
                                               const SampleSource& samples);
 
+/// Samples that go through the model at once, so that every way of evaluating adds up the same.
+inline constexpr std::uint32_t kEvaluationBatch = 250;
+
+/// The numbers of the samples of the batch that begins at `begin`, of `count` in all.
+[[nodiscard]] std::vector<std::uint32_t> evaluation_batch(std::uint32_t begin, std::uint32_t count);
+
+struct EvaluationSums {
+  double loss = 0.0;
+  double correct = 0.0;
+  std::int64_t predictions = 0;  ///< samples, or tokens
+};
+
+/// Adds one batch's loss and correct answers.
+void add_batch(EvaluationSums& sums, const torch::Tensor& output, const torch::Tensor& labels);
+[[nodiscard]] Evaluation mean_of(const EvaluationSums& sums);
+
 /// FNV-1a over the bytes of all master weights, in order.
 [[nodiscard]] std::uint64_t weights_hash(const std::vector<Stage*>& stages);
+
+/// Of one stage, after what came before it.
+[[nodiscard]] std::uint64_t weights_hash(const Stage& stage, std::uint64_t so_far);
+inline constexpr std::uint64_t kEmptyHash = 0xcbf29ce484222325ULL;
 
 }  // namespace xpipe::executor::nn

@@ -11,6 +11,7 @@
 #include "executor/torch/checkpoint.h"
 #include "executor/torch/evaluate.h"
 #include "executor/torch/intra_op_threads.h"
+#include "executor/torch/rank_evaluation.h"
 #include "scheduler/exchange_pass.h"
 
 namespace xpipe::executor::nn {
@@ -133,6 +134,28 @@ ir::Result<std::vector<std::vector<Layer>>> layers_by_replica(
   return layers;
 }
 
+/// Leaves the layers out that another process holds.
+void clear_remote_layers(const std::vector<std::uint32_t>& replicas,
+                         const StageOwners& owners,
+                         std::uint32_t rank,
+                         std::vector<std::vector<Layer>>& layers) {
+  std::size_t next = 0;
+  for (std::size_t k = 0; k < replicas.size(); ++k) {
+    for (std::uint32_t r = 0; r < replicas[k]; ++r, ++next) {
+      if (owners[k] != rank) {
+        layers[next].clear();
+      }
+    }
+  }
+}
+
+/// Nanoseconds since 1970 of a moment of the steady clock.
+ir::Nanos wall_clock(std::chrono::steady_clock::time_point moment) {
+  const auto ago = std::chrono::steady_clock::now() - moment;
+  return std::chrono::nanoseconds(std::chrono::system_clock::now().time_since_epoch() - ago)
+      .count();
+}
+
 }  // namespace
 
 ir::Result<const ir::Schedule*> ScheduleCache::get(std::uint32_t micro_batches,
@@ -185,6 +208,7 @@ ir::Status TrainLoop::plan() {
   }
   micro_batches_ = schedule.value()->micro_batches;
   free_settings_ = free_settings(config, inputs_.facts, inputs_.checkpoints, *schedule.value());
+  owners_ = stage_owners(callbacks_.peers, *schedule.value());
   options_ = {.optimizer = config.optimizer,
               .prediction = prediction_form(config, *schedule.value()),
               .clip_norm = clip_norm_of(*schedule.value()),
@@ -232,8 +256,15 @@ ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& b
     return layers.error();
   }
   const IntraOpThreads threads(config.intra_op_threads);
+  Peers* const peers = callbacks_.peers;
+  if (peers != nullptr) {
+    clear_remote_layers(options_.replicas, owners_, peers->rank(), layers.value());
+  }
   run_ = std::make_unique<TrainingRun>(std::move(layers).value(), *inputs_.data.train, options_);
   handlers_ = run_->handlers();
+  if (peers != nullptr) {
+    peers->set_mail(&run_->mailboxes());
+  }
   if (callbacks_.wrap_handlers) {
     callbacks_.wrap_handlers(handlers_);
   }
@@ -268,7 +299,19 @@ ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& b
     result_.memory.push_back(memory_of(*stage));
   }
   result_.probe_bytes = run_->probe_bytes();
-  result_.weights_hash = weights_hash(stages);
+  if (peers == nullptr) {
+    result_.weights_hash = weights_hash(stages);
+    return std::move(result_);
+  }
+  if (ir::Status merged = merge_memory(*peers, owners_, result_.memory, result_.probe_bytes);
+      !merged.ok()) {
+    return merged.error();
+  }
+  const ir::Result<std::uint64_t> hash = weights_hash_over_ranks(*peers, owners_, stages);
+  if (!hash.ok()) {
+    return hash.error();
+  }
+  result_.weights_hash = hash.value();
   return std::move(result_);
 }
 
@@ -296,7 +339,10 @@ ir::Status TrainLoop::train_epoch(const Position& from, EpochSums sums, Backend&
 ir::Status TrainLoop::finish_epoch(std::uint32_t epoch,
                                    const EpochSums& sums,
                                    std::vector<MiniBatchRecord> records) {
-  const ir::Result<Evaluation> test = evaluate(run_->first_replicas(), *inputs_.data.test);
+  const ir::Result<Evaluation> test =
+      callbacks_.peers == nullptr ? evaluate(run_->first_replicas(), *inputs_.data.test)
+                                  : evaluate_over_ranks(*callbacks_.peers, owners_,
+                                                        run_->first_replicas(), *inputs_.data.test);
   if (!test.ok()) {
     return test.status();
   }
@@ -358,15 +404,26 @@ ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
        .first_of_run = std::uint64_t{segment.epoch} * inputs_.facts.mini_batches + segment.first,
        .order = epoch_order(inputs_.data.train->count(), inputs_.config.seed, segment.epoch),
        .mini_batches = {begin, begin + segment.mini_batches}});
-  const auto began = std::chrono::system_clock::now().time_since_epoch();
-  ir::Result<ir::Timeline> timeline = executor::run(schedule, handlers_, backend);
+  Peers* const peers = callbacks_.peers;
+  auto began = std::chrono::steady_clock::now();
+  ir::Result<ir::Timeline> timeline = executor::run(schedule, handlers_, backend, peers);
   if (!timeline.ok()) {
     return timeline.status();
   }
+  began = backend.origin().value_or(began);
   if (ir::Status status = run_->collect_losses(true); !status.ok()) {
     return status;
   }
   std::vector<MiniBatchRecord> done = run_->take_records();
+  if (peers != nullptr) {
+    if (ir::Status merged = merge_timeline(*peers, schedule, timeline.value(), began);
+        !merged.ok()) {
+      return merged;
+    }
+    if (ir::Status merged = merge_records(*peers, owners_, done); !merged.ok()) {
+      return merged;
+    }
+  }
   set_ends(schedule, timeline.value(), sums.train_time, done);
   sums.train_time += ir::makespan(timeline.value());
   for (const MiniBatchRecord& record : done) {
@@ -381,7 +438,7 @@ ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
     result_.timeline_first = segment.first;
     result_.schedule = schedule;
     result_.timeline = std::move(timeline.value());
-    result_.timeline_began = std::chrono::duration_cast<std::chrono::nanoseconds>(began).count();
+    result_.timeline_began = wall_clock(began);
   }
   return {};
 }

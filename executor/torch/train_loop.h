@@ -13,6 +13,7 @@
 
 #include "executor/torch/checkpoint_plan.h"
 #include "executor/torch/dataset.h"
+#include "executor/torch/rank_records.h"
 #include "executor/torch/segments.h"
 #include "executor/torch/trainer.h"
 #include "executor/torch/training_run.h"
@@ -86,6 +87,7 @@ class TrainLoop {
   ScheduleCache schedules_;
   Settings free_settings_;           ///< of checkpoints
   std::uint32_t micro_batches_ = 1;  ///< T: 1 where the policy's unit is the mini-batch
+  StageOwners owners_;
   RunOptions options_;
   std::unique_ptr<TrainingRun> run_;
   HandlerTable handlers_;

@@ -25,6 +25,7 @@
 
 #include "executor/device.h"
 #include "executor/handlers.h"
+#include "executor/peers.h"
 #include "executor/torch/segments.h"
 #include "executor/torch/train_config.h"
 #include "ir/ids.h"
@@ -128,6 +129,9 @@ struct TrainCallbacks {
   std::function<void(const EpochRecord&, const std::vector<MiniBatchRecord>&)> on_epoch;
   /// Looked at before every task; set from a signal handler. Ends the run as Interrupted.
   const std::atomic<bool>* interrupted = nullptr;
+  /// The other processes of the run; null: there are none. With them, the result is whole on rank
+  /// 0.
+  Peers* peers = nullptr;
   /// May replace or wrap handlers before each epoch: tests inject faults and record.
   std::function<void(HandlerTable&)> wrap_handlers;
 };

@@ -108,13 +108,8 @@ void TrainingRun::begin_segment(const ir::Schedule& schedule, Segment segment) {
     samples.push_back(range.count);
   }
   step_weights_ = StepWeights(schedule, samples, options_.loss_reduction);
-  const std::size_t total = std::size_t{schedule.micro_batches} * schedule.mini_batches;
-  const Boundary empty{std::vector<torch::Tensor>(total), std::vector<torch::Tensor>(total),
-                       std::vector<torch::Tensor>(total)};
-  for (std::vector<Boundary>& boundaries : boundaries_) {
-    boundaries.assign(schedule.stages.size() - 1, empty);
-  }
-  losses_.assign(total, MicroBatchLoss{});
+  mailboxes_.begin_segment(schedule);
+  losses_.assign(std::size_t{schedule.micro_batches} * schedule.mini_batches, MicroBatchLoss{});
   computed_.clear();
   records_.assign(schedule.mini_batches, MiniBatchRecord{});
   for (std::uint32_t i = 0; i < schedule.mini_batches; ++i) {
@@ -124,12 +119,10 @@ void TrainingRun::begin_segment(const ir::Schedule& schedule, Segment segment) {
   begin_loader();
 }
 
-/// Where each micro-batch is, and which ones are recomputed.
+/// Which micro-batches are recomputed, and how.
 void TrainingRun::read_schedule() {
   const std::size_t places =
       schedule_->stages.size() * schedule_->micro_batches * schedule_->mini_batches;
-  const bool replicated = stages_.size() > schedule_->stages.size();
-  devices_.assign(replicated ? places : 0, ir::DeviceId{});
   recomputed_.assign(has(*schedule_, ir::TaskKind::Recompute) ? places : 0, false);
   // Layers go one by one where the schedule says so; not with split backwards, whose weight part
   // needs the graphs of all of them.
@@ -138,10 +131,7 @@ void TrainingRun::read_schedule() {
       std::ranges::find(schedule_->options, by_layer) != schedule_->options.end();
   kept_for_recompute_ = one_by_one && !options_.splits_backward ? Keep::LayerInputs : Keep::Input;
   for (const ir::Task& task : schedule_->tasks) {
-    if (task.kind() == ir::TaskKind::Forward && replicated) {
-      devices_[place_of(index_of(task.stage), index_of(*ir::micro_batch_of(task)))] =
-          schedule_->lane(task.lane).device;
-    } else if (task.kind() == ir::TaskKind::Recompute) {
+    if (task.kind() == ir::TaskKind::Recompute) {
       recomputed_[place_of(index_of(task.stage), index_of(*ir::micro_batch_of(task)))] = true;
     }
   }
@@ -208,23 +198,6 @@ HandlerTable TrainingRun::handlers() {
   return table;
 }
 
-TrainingRun::Boundary& TrainingRun::boundary(Pass pass, std::size_t between) {
-  return boundaries_[static_cast<std::size_t>(pass)].at(between);
-}
-
-bool TrainingRun::same_device(std::size_t a, std::size_t b, std::uint32_t micro_batch) const {
-  if (devices_.empty()) {
-    return schedule_->stages[a].device() == schedule_->stages[b].device();
-  }
-  return devices_[place_of(a, micro_batch)] == devices_[place_of(b, micro_batch)];
-}
-
-void TrainingRun::post(
-    Pass pass, std::size_t from, std::size_t to, std::uint32_t j, torch::Tensor tensor) {
-  Boundary& places = boundary(pass, std::min(from, to));
-  (same_device(from, to, j) ? places.inbox : places.outbox)[j] = std::move(tensor);
-}
-
 SampleRange TrainingRun::range_of(std::uint32_t micro_batch) const {
   return micro_batch_range(segment_.mini_batches[micro_batch / schedule_->micro_batches],
                            schedule_->micro_batches, micro_batch % schedule_->micro_batches);
@@ -250,11 +223,11 @@ ir::Result<torch::Tensor> TrainingRun::input_of(std::size_t stage, std::uint32_t
   if (stage == 0) {
     return loader_.input(micro_batch);
   }
-  torch::Tensor& place = boundary(Pass::Forward, stage - 1).inbox[micro_batch];
-  if (!place.defined()) {
+  Mailboxes::Message message = mailboxes_.take(Pass::Forward, stage - 1, stage, micro_batch);
+  if (message.empty()) {
     return no_tensor("input");
   }
-  return std::exchange(place, {});
+  return std::move(message.front());
 }
 
 ir::Status TrainingRun::forward(const ir::Task& task) {
@@ -273,7 +246,7 @@ ir::Status TrainingRun::forward(const ir::Task& task) {
     ir::Result<torch::Tensor> output =
         stage_of(task).forward(pass.micro_batch, input, pass.weights, keep_of(task));
     if (output.ok()) {
-      post(Pass::Forward, k, k + 1, j, std::move(output.value()));
+      mailboxes_.post(Pass::Forward, k, k + 1, j, {std::move(output.value())});
     }
     return output.status();
   }
@@ -295,10 +268,11 @@ ir::Result<torch::Tensor> TrainingRun::take_gradient(std::size_t stage, std::uin
   if (stage + 1 == schedule_->stages.size()) {
     return torch::Tensor();
   }
-  torch::Tensor gradient = std::move(boundary(Pass::Backward, stage).inbox[j]);
-  if (!gradient.defined()) {
+  Mailboxes::Message message = mailboxes_.take(Pass::Backward, stage + 1, stage, j);
+  if (message.empty()) {
     return no_tensor("gradient");
   }
+  torch::Tensor gradient = std::move(message.front());
   adopt(gradient);
   return gradient;
 }
@@ -314,7 +288,7 @@ ir::Status TrainingRun::backward(const ir::Task& task) {
   ir::Result<torch::Tensor> down =
       stage_of(task).backward(pass.micro_batch, gradient.value(), pass.weights);
   if (down.ok() && k > 0) {
-    post(Pass::Backward, k, k - 1, j, std::move(down.value()));
+    mailboxes_.post(Pass::Backward, k, k - 1, j, {std::move(down.value())});
   }
   return down.status();
 }
@@ -330,7 +304,7 @@ ir::Status TrainingRun::backward_input(const ir::Task& task) {
   ir::Result<torch::Tensor> down =
       stage_of(task).backward_input(pass.micro_batch, gradient.value(), pass.weights);
   if (down.ok() && k > 0) {
-    post(Pass::Backward, k, k - 1, j, std::move(down.value()));
+    mailboxes_.post(Pass::Backward, k, k - 1, j, {std::move(down.value())});
   }
   return down.status();
 }
@@ -380,26 +354,13 @@ ir::Status TrainingRun::release(const ir::Task& task) {
 }
 
 ir::Status TrainingRun::send(const ir::Task& task) {
-  const auto& message = std::get<ir::Send>(task.payload);
-  const std::uint32_t j = index_of(message.micro_batch);
-  Boundary& places = boundary(message.pass, std::min(index_of(task.stage), index_of(message.peer)));
-  if (!places.outbox[j].defined()) {
-    return no_tensor("tensor to send");
-  }
-  places.wire[j] = std::move(places.outbox[j]);
-  return {};
+  return mailboxes_.send(task);
 }
 
 ir::Status TrainingRun::receive(const ir::Task& task) {
-  const auto& message = std::get<ir::Receive>(task.payload);
-  const std::uint32_t j = index_of(message.micro_batch);
-  Boundary& places = boundary(message.pass, std::min(index_of(task.stage), index_of(message.peer)));
-  if (!places.wire[j].defined()) {
-    return no_tensor("message");
-  }
-  const torch::Tensor arrived = std::move(places.wire[j]);
-  places.inbox[j] = moved_to(arrived, stage_of(task).device());
-  return {};
+  const torch::Device device = stage_of(task).device();
+  return mailboxes_.receive(
+      task, [device](const torch::Tensor& tensor) { return moved_to(tensor, device); });
 }
 
 ir::Bytes TrainingRun::probe_bytes() const {

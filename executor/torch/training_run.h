@@ -1,14 +1,10 @@
-// One training run: the stages, the tensors that travel between them, and the handlers that do the
-// tasks of a schedule. Trainer owns one; tests build their own from a model of theirs.
+// One training run: the stages, the tensors that travel between them (executor/torch/mailboxes.h),
+// and the handlers that do the tasks of a schedule. Trainer owns one; tests build their own from a
+// model of theirs.
 //
-//   stage k forward -> outbox -> SEND -> wire -> RECV -> inbox -> stage k + 1 forward
-//   (two stages on one device: outbox and inbox are one, no messages)
-//
-// Thread-safety: handlers of different stages may run at the same time; each place of a mailbox is
-// written and read in an order that the schedule's edges give.
+// Thread-safety: handlers of different stages may run at the same time.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -24,6 +20,7 @@
 #include "executor/handlers.h"
 #include "executor/torch/gradient_exchange.h"
 #include "executor/torch/input_loader.h"
+#include "executor/torch/mailboxes.h"
 #include "executor/torch/prediction_probe.h"
 #include "executor/torch/sample_order.h"
 #include "executor/torch/sample_source.h"
@@ -97,16 +94,12 @@ class TrainingRun {
   /// are each replica's own, of the micro-batches that it has seen.
   [[nodiscard]] std::vector<Stage*> first_replicas();
 
+  /// What travels; the transport's Mail where several processes train.
+  [[nodiscard]] Mailboxes& mailboxes() { return mailboxes_; }
+
   [[nodiscard]] ir::Bytes probe_bytes() const;
 
  private:
-  /// Places by micro-batch, between stage k and k + 1.
-  struct Boundary {
-    std::vector<torch::Tensor> outbox;
-    std::vector<torch::Tensor> wire;
-    std::vector<torch::Tensor> inbox;
-  };
-
   using TaskWork = ir::Status (TrainingRun::*)(const ir::Task&);
 
   [[nodiscard]] Handler handler(TaskWork work);
@@ -136,7 +129,6 @@ class TrainingRun {
   [[nodiscard]] std::span<const std::uint32_t> samples_of(std::uint32_t micro_batch) const;
   void begin_loader();
   [[nodiscard]] ir::Result<torch::Tensor> input_of(std::size_t stage, std::uint32_t micro_batch);
-  [[nodiscard]] Boundary& boundary(ir::Pass pass, std::size_t between);
 
   [[nodiscard]] Stage& stage_of(const ir::Task& task) { return stages_[replicas_->of(task)]; }
 
@@ -145,10 +137,7 @@ class TrainingRun {
   void read_schedule();
   [[nodiscard]] std::size_t place_of(std::size_t stage, std::uint32_t micro_batch) const;
   [[nodiscard]] Keep keep_of(const ir::Task& task) const;
-  /// Whether both stages work on the micro-batch on one device.
-  [[nodiscard]] bool same_device(std::size_t a, std::size_t b, std::uint32_t micro_batch) const;
   [[nodiscard]] ir::Result<torch::Tensor> take_gradient(std::size_t stage, std::uint32_t j);
-  void post(ir::Pass pass, std::size_t from, std::size_t to, std::uint32_t j, torch::Tensor tensor);
 
   const ir::Schedule* schedule_ = nullptr;  ///< of the segment
   const SampleSource& samples_;
@@ -159,11 +148,10 @@ class TrainingRun {
   std::vector<std::size_t> first_;        ///< by stage: its first replica
   GradientExchange exchange_;
   StepWeights step_weights_;
-  std::vector<ir::DeviceId> devices_;  ///< by place_of(); empty: no stage is replicated
-  std::vector<bool> recomputed_;       ///< by place_of(); empty: nothing is
+  std::vector<bool> recomputed_;  ///< by place_of(); empty: nothing is
   Keep kept_for_recompute_ = Keep::Input;
-  std::vector<PredictionProbe> probes_;              ///< by stage, of its first replica
-  std::array<std::vector<Boundary>, 2> boundaries_;  ///< by pass, then by the earlier stage
+  std::vector<PredictionProbe> probes_;  ///< by stage, of its first replica
+  Mailboxes mailboxes_;
   Segment segment_;
   std::mutex record_mutex_;  ///< of the two below, while tasks run
   std::vector<MiniBatchRecord> records_;

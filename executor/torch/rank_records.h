@@ -1,0 +1,42 @@
+// What the ranks of a run put together at a drained border: one timeline, one list of records, the
+// stages' facts. On rank 0 the result is whole; elsewhere it stays this rank's part. No torch in
+// this header.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "executor/peers.h"
+#include "executor/torch/trainer.h"
+#include "ir/schedule.h"
+#include "ir/status.h"
+#include "ir/timeline.h"
+
+namespace xpipe::executor::nn {
+
+/// By StageId: the rank that holds the stage (of replicas, the first).
+using StageOwners = std::vector<std::uint32_t>;
+
+/// Without peers, rank 0 holds everything.
+[[nodiscard]] StageOwners stage_owners(const Peers* peers, const ir::Schedule& schedule);
+
+/// Clocks are measured and the timelines merged (executor/processes/clocks.h). `timeline` and
+/// `began`, the moment of its 0 on this rank's clock, are replaced on rank 0.
+[[nodiscard]] ir::Status merge_timeline(Peers& peers,
+                                        const ir::Schedule& schedule,
+                                        ir::Timeline& timeline,
+                                        std::chrono::steady_clock::time_point& began);
+
+/// Loss and accuracy from the rank that holds the last stage, prediction errors from each stage's.
+[[nodiscard]] ir::Status merge_records(Peers& peers,
+                                       const StageOwners& owners,
+                                       std::vector<MiniBatchRecord>& records);
+
+/// Each stage's from the rank that holds it. `probe_bytes` is summed.
+[[nodiscard]] ir::Status merge_memory(Peers& peers,
+                                      const StageOwners& owners,
+                                      std::vector<StageMemory>& memory,
+                                      ir::Bytes& probe_bytes);
+
+}  // namespace xpipe::executor::nn

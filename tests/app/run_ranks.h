@@ -1,0 +1,82 @@
+// Runs `xpipe train` as several processes of one run, as a launcher would, and watches how each
+// ends.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "tests/app/run_xpipe.h"
+
+namespace xpipe::app_test {
+
+/// A port of this machine that nobody has.
+[[nodiscard]] std::uint16_t free_port();
+
+[[nodiscard]] bool port_is_free(std::uint16_t port);
+
+/// A socket that holds a port and answers nothing.
+class TakenPort {
+ public:
+  TakenPort();
+  TakenPort(const TakenPort&) = delete;
+  TakenPort& operator=(const TakenPort&) = delete;
+  ~TakenPort();
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+
+ private:
+  int fd_ = -1;
+  std::uint16_t port_ = 0;
+};
+
+/// The processes of one run; those that are left at the end are killed.
+class RankedRun {
+ public:
+  using Variables = std::map<std::string, std::string>;
+
+  /// Meets at a free port of 127.0.0.1.
+  explicit RankedRun(std::uint32_t world);
+  /// Meets at `port`.
+  RankedRun(std::uint32_t world, std::uint16_t port);
+  RankedRun(const RankedRun&) = delete;
+  RankedRun& operator=(const RankedRun&) = delete;
+  ~RankedRun();
+
+  /// Starts one rank; `more` replaces variables of the launcher or adds others.
+  void start(std::uint32_t rank,
+             const std::vector<std::string>& arguments,
+             const Variables& more = {});
+
+  /// Starts all ranks alike.
+  void start_all(const std::vector<std::string>& arguments, const Variables& more = {});
+
+  void signal(std::uint32_t rank, int number);
+
+  /// Until rank `rank` has written `marker` to stdout (or has ended).
+  void wait_for(std::uint32_t rank, const std::string& marker);
+
+  /// Until somebody listens at the port.
+  void wait_for_port() const;
+
+  /// How `rank` ended, once it has.
+  [[nodiscard]] Answer wait(std::uint32_t rank);
+
+  /// All that were started, by rank.
+  [[nodiscard]] std::map<std::uint32_t, Answer> wait_all();
+
+  [[nodiscard]] std::uint16_t port() const { return port_; }
+
+ private:
+  [[nodiscard]] std::string file(std::uint32_t rank, const char* stream) const;
+
+  const std::uint32_t world_;
+  const std::uint16_t port_;
+  ScratchFolder folder_;
+  std::map<std::uint32_t, pid_t> running_;
+};
+
+}  // namespace xpipe::app_test
