@@ -80,14 +80,18 @@ std::vector<ir::DeviceId> replica_devices(const ir::Schedule& schedule) {
   return devices;
 }
 
-/// A sum over replicas would read gradients that another stream may free.
+/// A sum over replicas, or over places of a shared weight, reads gradients that another stream
+/// frees.
 ir::Status check_gpus(const ir::Schedule& schedule, const ComputeConfig& compute) {
-  if (compute.gpus.empty() || replica_devices(schedule).size() == schedule.stages.size()) {
+  const bool sums = std::ranges::any_of(schedule.tasks, [](const ir::Task& task) {
+    return task.kind() == ir::TaskKind::AllReduce || task.kind() == ir::TaskKind::SumTied;
+  });
+  if (compute.gpus.empty() || !sums) {
     return {};
   }
-  return ir::make_error(ErrorKind::Usage, "no-replicas-on-gpus", "--replicas",
-                        "gradients of replicas are summed on the CPU only; use --device cpu, or "
-                        "drop --replicas");
+  return ir::make_error(ErrorKind::Usage, "no-sums-on-gpus", "--device",
+                        "gradients of replicas and of weights that stages share are summed on the "
+                        "CPU only; use --device cpu, or drop --replicas and shared weights");
 }
 
 StageMemory memory_of(const Stage& stage) {
