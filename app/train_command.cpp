@@ -127,7 +127,7 @@ ir::Status write_outputs(const TrainArguments& arguments,
 
 /// Everything of one rank, between meeting the others and leaving them.
 ir::Status train_rank(const TrainArguments& arguments,
-                      const TrainRequest& request,
+                      TrainRequest request,  // a GPU's place in the configuration is found here
                       TrainRanks& ranks) {
   const nn::TrainConfig& config = request.config;
   if (ir::Status met = ranks.connect(config.time_out); !met.ok()) {
