@@ -136,6 +136,8 @@ ir::Result<TrainRanks> TrainRanks::plan(const std::string& transport) {
 ir::Status TrainRanks::connect([[maybe_unused]] std::chrono::nanoseconds time_out) {
 #ifdef XPIPE_HAS_C10D
   if (launch_) {
+    // A peer that is gone is an error of the send, not the end of this process without a word.
+    std::signal(SIGPIPE, SIG_IGN);
     const auto signal = [] { return InterruptGuard::exit_status() - 128; };
     const executor::Patience patience{
         .time_out = time_out, .interrupted = &InterruptGuard::interrupted(), .signal = signal};
