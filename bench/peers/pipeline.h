@@ -12,6 +12,7 @@
 
 #include "executor/cpu/cpu_backend.h"
 #include "executor/cpu/cpu_pool.h"
+#include "executor/torch/dataset.h"
 #include "executor/torch/stage.h"
 #include "executor/torch/training_run.h"
 #include "ir/schedule.h"
