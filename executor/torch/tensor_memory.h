@@ -13,9 +13,11 @@ namespace xpipe::executor::nn {
 /// For a process that trains. Call it once, before other threads start. Large blocks are taken
 /// under one lock, for well under a microsecond each; small ones come from caches of the threads.
 inline void keep_tensor_memory() {
+  // NOLINTBEGIN(concurrency-mt-unsafe): no other thread is there yet
   mallopt(M_ARENA_MAX, 1);        // One heap for all threads, grown from the process's own.
   mallopt(M_MMAP_MAX, 0);         // Large blocks come from it, too.
   mallopt(M_TRIM_THRESHOLD, -1);  // Its top is never given back.
+  // NOLINTEND(concurrency-mt-unsafe)
 }
 
 }  // namespace xpipe::executor::nn

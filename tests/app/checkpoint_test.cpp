@@ -116,7 +116,7 @@ TEST_CASE("xpipe train: what cannot be resumed or written has its exit status, a
       {{"--checkpoint", place}, 2, "--resume " + place},
       {{"--resume", place}, 2, "--epochs"},
       {{"--resume", folder.path("none")}, 3, folder.path("none")},
-      {{"--resume", place, "--epochs", "2", "--seed", "4"}, 3, "seed is 3 in the checkpoint"},
+      {{"--resume", place, "--epochs", "2", "--lr", "0.5"}, 3, "lr is 0.001 in the checkpoint"},
       {{"--resume", place, "--epochs", "2", "--set", "depth=3"}, 3, "model.depth"},
       {{"--resume", place, "--checkpoint-every", "0"}, 2, "--checkpoint-every"},
       {{"--checkpoint-every", "3"}, 2, "--checkpoint"},
