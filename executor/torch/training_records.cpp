@@ -77,6 +77,7 @@ ir::Status TrainingRun::end_record(std::uint32_t mini_batch) {
     }
     record.loss += losses_[j].mean_and_correct.first() * losses_[j].samples;
     record.accuracy += losses_[j].mean_and_correct.second();
+    losses_[j] = {};  // its tensor is not held to the end of the segment
   }
   record.loss /= record.samples;
   record.accuracy /= record.samples;
