@@ -34,10 +34,12 @@ void take_no_more_memory() {
   const rlim_t bytes = pages * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   const rlimit limit{.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
   setrlimit(RLIMIT_AS, &limit);
+  static void* taken = nullptr;  // a chain, never given back
   for (const std::size_t size :
        {std::size_t{1} << 20, std::size_t{1} << 16, std::size_t{1} << 14}) {
     while (void* block = std::malloc(size)) {
-      *static_cast<volatile char*>(block) = 1;  // never given back
+      *static_cast<void**>(block) = taken;
+      taken = block;
     }
   }
 }
