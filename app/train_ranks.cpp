@@ -107,7 +107,11 @@ ir::Result<TrainRanks> TrainRanks::plan(const std::string& transport) {
   if (transport == "inprocess") {
     return ranks;
   }
-  auto launch = executor::launch_environment([](const char* name) { return std::getenv(name); });
+  // Asked before any thread starts.
+  const auto variable = [](const char* name) -> const char* {
+    return std::getenv(name);  // NOLINT(concurrency-mt-unsafe)
+  };
+  auto launch = executor::launch_environment(variable);
   if (!launch.ok()) {
     return launch.error();
   }
