@@ -113,7 +113,12 @@ ir::Status Patience::check(steady_clock::time_point since, const std::string& aw
 }
 
 ir::Status check_port_free(std::uint16_t port) {
+  const std::string name = "port " + std::to_string(port);
   const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket.fd() < 0) {
+    return ir::make_error(ir::ErrorKind::Runtime, "port", name,
+                          "cannot be tried: " + message_of(errno));
+  }
   const int on = 1;
   setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
   sockaddr_in any{};
@@ -123,7 +128,6 @@ ir::Status check_port_free(std::uint16_t port) {
   if (::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&any), sizeof(any)) == 0) {
     return {};
   }
-  const std::string name = "port " + std::to_string(port);
   if (errno == EADDRINUSE) {
     return ir::make_error(
         ir::ErrorKind::Runtime, "port-in-use", name,
@@ -143,10 +147,10 @@ ir::Status wait_for_listener(const std::string& host,
     if (why.empty()) {
       return {};
     }
-    if (ir::Status status = patience.check(
-            since, "rank 0 to open the meeting place " + host + ":" + std::to_string(port) +
-                       " (MASTER_ADDR, MASTER_PORT; the last try: " + why + ")");
-        !status.ok()) {
+    std::string awaited = "rank 0 to open the meeting place ";
+    awaited.append(host).append(":").append(std::to_string(port));
+    awaited.append(" (MASTER_ADDR, MASTER_PORT; the last try: ").append(why).append(")");
+    if (ir::Status status = patience.check(since, awaited); !status.ok()) {
       return status;
     }
     std::this_thread::sleep_for(kTryEvery);
