@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -227,10 +228,8 @@ class Exchanges {
   }
 
   void check_clips() {
-    std::vector<std::size_t> all;
-    for (std::size_t r = 0; r < replicas_.size(); ++r) {
-      all.push_back(r);
-    }
+    std::vector<std::size_t> all(replicas_.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
     for (std::uint32_t i = 0; i < schedule_.mini_batches; ++i) {
       const bool some = std::any_of(replicas_.begin(), replicas_.end(), [i](const Replica& r) {
         return r.clips[i].has_value() || r.steps[i].has_value();

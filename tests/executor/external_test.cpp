@@ -1,5 +1,6 @@
 // A schedule that two processes share, played by two backends and two threads in this one: each
 // runs its own devices, and what the other runs are external events.
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <mutex>

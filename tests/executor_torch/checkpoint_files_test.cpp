@@ -2,6 +2,7 @@
 // is told with its place and the way out. No tensors here.
 #include "executor/torch/checkpoint_files.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <limits>
 #include <string>
