@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -79,6 +80,10 @@ CLI::Option* add_option(CLI::App& app,
 }
 
 }  // namespace
+
+ir::Error usage(std::string option, std::string message) {
+  return ir::make_error(ir::ErrorKind::Usage, "options", std::move(option), std::move(message));
+}
 
 void whole_number(CLI::App& app,
                   const std::string& option,

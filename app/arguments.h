@@ -15,6 +15,9 @@
 
 namespace xpipe::app {
 
+/// Usage "options": what is wrong with an option, named as it is typed.
+[[nodiscard]] ir::Error usage(std::string option, std::string message);
+
 /// A whole decimal number in [low, high]; anything else is a CLI::ValidationError.
 void whole_number(CLI::App& app,
                   const std::string& option,

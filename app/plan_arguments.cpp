@@ -17,10 +17,6 @@ namespace {
 /// Numbers of stages that are all tried; beyond it halves of the devices' number.
 constexpr std::uint32_t kAllStages = 8;
 
-ir::Error usage(std::string option, std::string message) {
-  return ir::make_error(ir::ErrorKind::Usage, "options", std::move(option), std::move(message));
-}
-
 std::vector<std::uint32_t> stages_to_try(const PlanArguments& arguments, const Workload& workload) {
   if (!arguments.workload.partition.empty()) {
     return {static_cast<std::uint32_t>(arguments.workload.partition.size())};

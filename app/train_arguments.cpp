@@ -19,10 +19,6 @@ namespace {
 
 namespace nn = executor::nn;
 
-ir::Error usage(const char* option, std::string message) {
-  return ir::make_error(ir::ErrorKind::Usage, "options", option, std::move(message));
-}
-
 /// `every=N`.
 ir::Result<std::uint32_t> parse_every(const std::string& word) {
   const std::string digits = word.starts_with("every=") ? word.substr(6) : "";

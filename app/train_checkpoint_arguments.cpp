@@ -11,10 +11,6 @@ namespace {
 
 namespace nn = executor::nn;
 
-ir::Error usage(const char* option, std::string message) {
-  return ir::make_error(ir::ErrorKind::Usage, "options", option, std::move(message));
-}
-
 }  // namespace
 
 void add_checkpoint_options(CLI::App& command, CheckpointArguments& arguments) {

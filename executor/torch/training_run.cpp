@@ -279,30 +279,26 @@ ir::Result<torch::Tensor> TrainingRun::take_gradient(std::size_t stage, std::uin
 
 ir::Status TrainingRun::backward(const ir::Task& task) {
   const auto& pass = std::get<ir::Backward>(task.payload);
-  const std::size_t k = index_of(task.stage);
-  const std::uint32_t j = index_of(pass.micro_batch);
-  const ir::Result<torch::Tensor> gradient = take_gradient(k, j);
-  if (!gradient.ok()) {
-    return gradient.error();
-  }
-  ir::Result<torch::Tensor> down =
-      stage_of(task).backward(pass.micro_batch, gradient.value(), pass.weights);
-  if (down.ok() && k > 0) {
-    mailboxes_.post(Pass::Backward, k, k - 1, j, {std::move(down.value())});
-  }
-  return down.status();
+  return send_down(task, pass.micro_batch, pass.weights, &Stage::backward);
 }
 
 ir::Status TrainingRun::backward_input(const ir::Task& task) {
   const auto& pass = std::get<ir::BackwardInput>(task.payload);
+  return send_down(task, pass.micro_batch, pass.weights, &Stage::backward_input);
+}
+
+ir::Status TrainingRun::send_down(const ir::Task& task,
+                                  ir::MicroBatch micro_batch,
+                                  const ir::WeightRead& weights,
+                                  InputGradient compute) {
   const std::size_t k = index_of(task.stage);
-  const std::uint32_t j = index_of(pass.micro_batch);
+  const std::uint32_t j = index_of(micro_batch);
   const ir::Result<torch::Tensor> gradient = take_gradient(k, j);
   if (!gradient.ok()) {
     return gradient.error();
   }
   ir::Result<torch::Tensor> down =
-      stage_of(task).backward_input(pass.micro_batch, gradient.value(), pass.weights);
+      (stage_of(task).*compute)(micro_batch, gradient.value(), weights);
   if (down.ok() && k > 0) {
     mailboxes_.post(Pass::Backward, k, k - 1, j, {std::move(down.value())});
   }

@@ -101,12 +101,20 @@ class TrainingRun {
 
  private:
   using TaskWork = ir::Status (TrainingRun::*)(const ir::Task&);
+  using InputGradient = ir::Result<torch::Tensor> (Stage::*)(ir::MicroBatch,
+                                                             const torch::Tensor&,
+                                                             const ir::WeightRead&);
 
   [[nodiscard]] Handler handler(TaskWork work);
   ir::Status forward(const ir::Task& task);
   ir::Status recompute(const ir::Task& task);
   ir::Status backward(const ir::Task& task);
   ir::Status backward_input(const ir::Task& task);
+  /// What both have in common: the gradient that came from above in, the input's sent down.
+  ir::Status send_down(const ir::Task& task,
+                       ir::MicroBatch micro_batch,
+                       const ir::WeightRead& weights,
+                       InputGradient compute);
   ir::Status backward_weight(const ir::Task& task);
   ir::Status predict(const ir::Task& task);
   ir::Status step(const ir::Task& task);

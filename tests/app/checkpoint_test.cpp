@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -42,15 +41,8 @@ std::vector<std::string> small_run(const std::vector<std::string>& more) {
 }
 
 std::vector<Json> mini_batches(const std::string& path) {
-  std::vector<Json> records;
-  std::istringstream lines(read_all(path));
-  for (std::string line; std::getline(lines, line);) {
-    Json record = Json::parse(line);
-    if (record["kind"] == "mini_batch") {
-      record.erase("samples_per_s");
-      records.push_back(record);
-    }
-  }
+  std::vector<Json> records = timeless(path);
+  std::erase_if(records, [](const Json& record) { return record["kind"] != "mini_batch"; });
   return records;
 }
 

@@ -1,5 +1,4 @@
 // Training in several processes gives what one process gives: weights, losses, one trace.
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -36,17 +35,6 @@ std::vector<std::string> train(const std::string& policy,
                                       "60"};
   command.insert(command.end(), more.begin(), more.end());
   return command;
-}
-
-/// The records without what depends on the clock.
-std::vector<Json> timeless(const std::string& path) {
-  std::vector<Json> records;
-  std::istringstream lines(read_all(path));
-  for (std::string line; std::getline(lines, line);) {
-    records.push_back(Json::parse(line));
-    records.back().erase("samples_per_s");
-  }
-  return records;
 }
 
 void check_ended_well(const std::map<std::uint32_t, Answer>& answers) {

@@ -162,6 +162,16 @@ std::string read_all(const std::string& path) {
   return text.str();
 }
 
+std::vector<nlohmann::json> timeless(const std::string& path) {
+  std::vector<nlohmann::json> records;
+  std::istringstream lines(read_all(path));
+  for (std::string line; std::getline(lines, line);) {
+    records.push_back(nlohmann::json::parse(line));
+    records.back().erase("samples_per_s");
+  }
+  return records;
+}
+
 std::string in_tree(const std::string& path) {
   return std::string(XPIPE_SOURCE_DIR) + "/" + path;
 }

@@ -56,6 +56,9 @@ class ScratchFolder {
 
 [[nodiscard]] std::string read_all(const std::string& path);
 
+/// The records of a `--metrics` file without what depends on the clock.
+[[nodiscard]] std::vector<nlohmann::json> timeless(const std::string& path);
+
 /// A path in the tree.
 [[nodiscard]] std::string in_tree(const std::string& path);
 

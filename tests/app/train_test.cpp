@@ -1,6 +1,5 @@
 // Training from the outside: the metrics, the trace of the run, and how a run ends.
 #include <csignal>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -30,17 +29,6 @@ std::vector<std::string> train(const std::string& policy,
                                       rate};
   command.insert(command.end(), more.begin(), more.end());
   return command;
-}
-
-/// The records without what depends on the clock.
-std::vector<Json> timeless(const std::string& path) {
-  std::vector<Json> records;
-  std::istringstream lines(read_all(path));
-  for (std::string line; std::getline(lines, line);) {
-    records.push_back(Json::parse(line));
-    records.back().erase("samples_per_s");
-  }
-  return records;
 }
 
 TEST_CASE("xpipe train: one record a mini-batch and one an epoch, the same for the same seed") {
