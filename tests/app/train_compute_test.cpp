@@ -59,8 +59,8 @@ TEST_CASE("xpipe train --dtype bf16: trains, takes less for slots, and says so")
   CHECK(narrow["dtype"] == "bf16");
   CHECK(wide["dtype"] == "float32");
   CHECK(narrow["weights_hash"] != wide["weights_hash"]);
-  CHECK(narrow["epochs"][0]["train_loss"].get<double>() ==
-        doctest::Approx(wide["epochs"][0]["train_loss"].get<double>()).epsilon(0.05));
+  CHECK(narrow["epochs"][0]["loss"].get<double>() ==
+        doctest::Approx(wide["epochs"][0]["loss"].get<double>()).epsilon(0.05));
   for (std::size_t k = 0; k < 2; ++k) {
     const Json& a = narrow["memory"][k];
     const Json& b = wide["memory"][k];
