@@ -80,9 +80,7 @@ check_tidy() {
     return
   }
   say "clang-tidy on $(wc -l <<< "$files") files"
-  # Its count of warnings in others' headers is noise; what it says about ours is not.
-  xargs -P "$(nproc)" -n 1 clang-tidy-19 -p "$build" --quiet <<< "$files" \
-    2> >(grep -v 'warnings\? generated' >&2)
+  scripts/tidy.py "$build" <<< "$files"
 }
 
 run_check() {
