@@ -13,7 +13,9 @@
 #
 # INTERNAL_HEADERS are the headers that include what is PRIVATE, torch above all: who links the
 # library does not see it (torch/include shadows the system's fmt). The folder's own tests do; they
-# link xpipe::<folder>_internal instead.
+# link xpipe::<folder>_internal instead. Target xpipe_<folder>_headers_alone compiles each of them
+# alone, with the precompiled torch/torch.h where the library has it (20 s a header otherwise);
+# xpipe_headers_alone is all of these and the file sets.
 function(xpipe_add_library folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;INTERNAL_HEADERS;SOURCES;APART;PUBLIC;PRIVATE")
   if(arg_UNPARSED_ARGUMENTS)
@@ -44,8 +46,30 @@ function(xpipe_add_library folder)
     add_library(xpipe::${folder}_internal ALIAS ${target}_internal)
     target_link_libraries(${target}_internal INTERFACE ${target} ${arg_PRIVATE})
     xpipe_add_headers(${target}_internal INTERFACE ${arg_INTERNAL_HEADERS})
+    set_target_properties(${target}_internal PROPERTIES VERIFY_INTERFACE_HEADER_SETS OFF)
+    xpipe_compile_headers_alone(${target} ${arg_INTERNAL_HEADERS})
     xpipe_install_library(${folder}_internal ${target}_internal)
   endif()
+endfunction()
+
+# CMake's own verification of header sets leaves precompiled headers out.
+function(xpipe_compile_headers_alone target)
+  file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+  set(sources)
+  foreach(header IN LISTS ARGN)
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/headers_alone/${header}.cpp")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${folder}/${header}\"\n" @ONLY)
+    list(APPEND sources "${source}")
+  endforeach()
+  add_library(${target}_headers_alone OBJECT EXCLUDE_FROM_ALL ${sources})
+  set_target_properties(${target}_headers_alone PROPERTIES UNITY_BUILD OFF)
+  target_link_libraries(${target}_headers_alone PRIVATE xpipe_flags ${target}_internal)
+  if(NOT TARGET xpipe_headers_alone)
+    add_custom_target(xpipe_headers_alone)
+    cmake_language(DEFER DIRECTORY "${PROJECT_SOURCE_DIR}" CALL add_dependencies xpipe_headers_alone
+                   all_verify_interface_header_sets)
+  endif()
+  add_dependencies(xpipe_headers_alone ${target}_headers_alone)
 endfunction()
 
 function(xpipe_compile_apart)
@@ -89,6 +113,9 @@ function(xpipe_use_torch_header target)
   else()
     target_precompile_headers(${target} PRIVATE <torch/torch.h>)
     set_property(GLOBAL PROPERTY XPIPE_TORCH_HEADER_OWNER ${target})
+  endif()
+  if(TARGET ${target}_headers_alone)
+    xpipe_use_torch_header(${target}_headers_alone)
   endif()
 endfunction()
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <torch/torch.h>
+
 #include "executor/torch/sample_source.h"
 #include "executor/torch/stage.h"
 #include "ir/status.h"

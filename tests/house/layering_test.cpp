@@ -189,6 +189,28 @@ TEST_CASE("layering: no policy includes another") {
   }
 }
 
+// Headers are compiled alone with torch/torch.h precompiled, which would hide this.
+TEST_CASE("layering: a header that speaks of torch includes it") {
+  std::size_t speaking = 0;
+  for (const std::string& file : files_below({"executor"}, {".h"})) {
+    const auto lines = lines_of(file);
+    const bool speaks = std::ranges::any_of(lines, [](const std::string& line) {
+      return !line.starts_with("//") && (line.find("torch::") != std::string::npos ||
+                                         line.find("at::Tensor") != std::string::npos);
+    });
+    if (speaks) {
+      ++speaking;
+      CHECK_MESSAGE(std::ranges::any_of(lines,
+                                        [](const std::string& line) {
+                                          return line.starts_with("#include <torch/") ||
+                                                 line.starts_with("#include <ATen/");
+                                        }),
+                    file, " speaks of torch and includes none of it");
+    }
+  }
+  CHECK(speaking > 0);
+}
+
 TEST_CASE("layering: the check names a forbidden arrow and lets an allowed one pass") {
   CHECK(broken_by_own("policies/gpipe.cpp", "simulator/simulate.h") ==
         "policies may not include simulator");
