@@ -11,13 +11,14 @@ every time. Ratios are taken within a round, medians over rounds. The first loss
   torchgpipe            two partitions in one process
   XPipe: POLICY         two stages, a thread each; in steady state, between the ends of the first
                         and of the last but one mini-batch of a burst
+  XPipe: POLICY, two processes   the same as two processes, a stage each, over Gloo (POLICY-gloo)
   limit                 both stages at once, in XPipe's executor, none waiting for the other: the
                         slower one's samples a second
   limit, in PyTorch     the same in two processes of PyTorch
 
 The peers run in a Python environment made in $XPIPE_CACHE at the first run (3.6 GB).
 
-  ./dev bench peers --rounds 3                        W1 and W2 with T = 4 and 8, under ten minutes
+  ./dev bench peers --rounds 3                        W1 and W2 with T = 4 and 8
   ./dev bench peers --work W1 --micro-batches 4 --peers none --ours xpipe,gpipe,limit
 """
 import argparse
@@ -54,8 +55,9 @@ def parse():
     parser.add_argument("--mini-batches", type=int, default=6, help="of a burst of ours")
     parser.add_argument("--peers", type=words, default=[name for name, *_ in rounds.PEERS],
                         help="names as above, or 'none'")
-    parser.add_argument("--ours", type=words, default=["xpipe", "gpipe", "limit"],
-                        help="policies, and limit")
+    parser.add_argument("--ours", type=words, default=["xpipe", "gpipe", "1f1b", "xpipe-gloo",
+                                                        "gpipe-gloo", "1f1b-gloo", "limit"],
+                        help="policies (1f1b: with a flush), with -gloo in two processes; and limit")
     parser.add_argument("--json", type=pathlib.Path, help="write every round here")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.peers if name not in dict((p[0], p) for p in rounds.PEERS)]
@@ -69,6 +71,9 @@ def main():
     begin = time.monotonic()
     python = environment.python_with_peers()
     program = arguments.xpipe.resolve().parent / "bench_xpipe_contender"
+    if not program.exists():
+        sys.exit(f"peers: {program.name} is not built: that takes LibTorch and Gloo's headers "
+                 "(./dev setup installs both)")
     results = []
     with tempfile.TemporaryDirectory(prefix="xpipe-peers-") as folder:
         for work in arguments.work:

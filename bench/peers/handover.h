@@ -35,4 +35,10 @@ T value_of(ir::Result<T> result) {
   return std::move(result).value();
 }
 
+inline void require(const ir::Status& status) {
+  if (!status.ok()) {
+    fail(status.error().to_string());
+  }
+}
+
 }  // namespace xpipe::bench

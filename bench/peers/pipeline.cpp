@@ -4,10 +4,12 @@
 #include <chrono>
 #include <utility>
 
+#include "bench/peers/flushing_order.h"
 #include <sys/resource.h>
 
 #include "executor/engine.h"
 #include "executor/torch/intra_op_threads.h"
+#include "executor/torch/rank_records.h"
 #include "policies/register_all.h"
 #include "scheduler/compile.h"
 
@@ -49,8 +51,18 @@ double page_faults_so_far() {
   return static_cast<double>(usage.ru_minflt);
 }
 
-Pipeline::Pipeline(const std::string& policy, const Sizes& sizes, const Handover& handover)
-    : policy_(policy), sizes_(sizes), parts_(parts_of(sizes, handover)), pool_(two_threads()) {
+Pipeline::Pipeline(const std::string& policy,
+                   const Sizes& sizes,
+                   const Handover& handover,
+                   executor::Peers* peers)
+    : policy_(policy),
+      sizes_(sizes),
+      peers_(peers),
+      parts_(parts_of(sizes, handover)),
+      pool_(two_threads()) {
+  if (peers_ != nullptr) {
+    parts_[1 - peers_->rank()].clear();
+  }
   samples_.inputs = handover.inputs;
   samples_.labels = handover.labels;
   backend_ = std::make_unique<executor::CpuBackend>(*pool_);
@@ -60,6 +72,7 @@ const ir::Schedule& Pipeline::schedule_for(std::uint32_t mini_batches) {
   if (!schedule_ || schedule_->mini_batches != mini_batches) {
     scheduler::PolicyRegistry registry;
     policies::register_all(registry);
+    registry.add(one_f_one_b_flush());
     schedule_ = std::make_unique<ir::Schedule>(
         value_of(scheduler::compile(*value_of(registry.find(policy_)),
                                     {.stages = 2,
@@ -73,6 +86,9 @@ const ir::Schedule& Pipeline::schedule_for(std::uint32_t mini_batches) {
           nn::RunOptions{
               .optimizer = kOptimizer, .predicts = nn::predicts(*schedule_), .stop_on_nan = false});
       handlers_ = run_->handlers();
+      if (peers_ != nullptr) {
+        peers_->set_mail(&run_->mailboxes());
+      }
     }
   }
   return *schedule_;
@@ -90,8 +106,18 @@ Pace Pipeline::burst(std::uint32_t mini_batches) {
   }
   run_->begin_segment(schedule, std::move(segment));
   const double faults = page_faults_so_far();
-  const ir::Timeline timeline = value_of(executor::run(schedule, handlers_, *backend_));
-  Pace pace = measure(timeline, run_->take_records());
+  auto began = Clock::now();
+  ir::Timeline timeline = value_of(executor::run(schedule, handlers_, *backend_, peers_));
+  std::vector<nn::MiniBatchRecord> records = run_->take_records();
+  if (peers_ != nullptr) {
+    began = backend_->origin().value_or(began);
+    require(nn::merge_timeline(*peers_, schedule, timeline, began));
+    require(nn::merge_records(*peers_, nn::stage_owners(peers_, schedule), records));
+    if (peers_->rank() != 0) {
+      return {};
+    }
+  }
+  Pace pace = measure(timeline, records);
   pace.page_faults = (page_faults_so_far() - faults) / schedule.mini_batches;
   return pace;
 }

@@ -12,6 +12,7 @@
 
 #include "executor/cpu/cpu_backend.h"
 #include "executor/cpu/cpu_pool.h"
+#include "executor/peers.h"
 #include "executor/torch/dataset.h"
 #include "executor/torch/stage.h"
 #include "executor/torch/training_run.h"
@@ -41,9 +42,14 @@ struct Pace {
 /// A policy on the `cpu` device; keeps training from burst to burst.
 class Pipeline {
  public:
-  Pipeline(const std::string& policy, const Sizes& sizes, const Handover& handover);
+  /// `peers`: the process that has the other stage; nullptr: both are here. Outlives this.
+  Pipeline(const std::string& policy,
+           const Sizes& sizes,
+           const Handover& handover,
+           executor::Peers* peers = nullptr);
 
-  /// Trains `mini_batches`, at least 3, as one segment.
+  /// Trains `mini_batches`, at least 3, as one segment. Where there are peers, all do so at once,
+  /// and the pace is rank 0's to tell.
   [[nodiscard]] Pace burst(std::uint32_t mini_batches);
 
  private:
@@ -53,6 +59,7 @@ class Pipeline {
 
   std::string policy_;
   Sizes sizes_;
+  executor::Peers* peers_;
   executor::nn::Samples samples_;
   std::vector<std::vector<executor::nn::Layer>> parts_;
   std::unique_ptr<ir::Schedule> schedule_;

@@ -53,6 +53,9 @@ def aims(rounds, micro_batches):
         add(f"{policy} of T/(T+1) of the limit", of_limit and (of_limit[0] / bound,), 0.98)
         for rival in ("PyTorch ScheduleGPipe", "PyTorch Schedule1F1B", "torchgpipe"):
             add(f"{policy} over {rival}", paired(rounds, our_name(policy), rival), 1.0)
+    for policy, rival in (("gpipe-gloo", "PyTorch ScheduleGPipe"), ("1f1b-gloo", "PyTorch Schedule1F1B"),
+                          ("xpipe-gloo", "PyTorch Schedule1F1B")):
+        add(f"{policy} over {rival}", paired(rounds, our_name(policy), rival), 1.0)
     return told
 
 

@@ -5,7 +5,7 @@ import sys
 import time
 from dataclasses import dataclass, field
 
-from workers import Failed, Group, Worker, python_group
+from workers import Failed, python_group, program_group, two_ranks
 
 # Name, which of contender.py, processes, intra-op threads of each.
 PEERS = (
@@ -16,6 +16,7 @@ PEERS = (
     ("torchgpipe", "torchgpipe", 1, 1),
     ("limit, in PyTorch", "stage-alone", 2, 1),
 )
+GLOO = "-gloo"  # of our contenders: as two processes
 BATCH = {"W1": 64, "W2": 16}
 LOSS_TOLERANCE = 1e-5
 PEERS_LIMIT_S = 2.0  # a burst of the stages by themselves
@@ -41,7 +42,7 @@ class Contenders:
     setting: Setting
     ours: list
     peers: dict = field(default_factory=dict)
-    program: Group = None
+    programs: dict = field(default_factory=dict)  # by contender of ours; most share one
     failed: dict = field(default_factory=dict)
     losses: dict = field(default_factory=dict)
     peak_rss_mib: dict = field(default_factory=dict)
@@ -62,18 +63,30 @@ class Contenders:
                 self.failed[name] = str(failure)
                 for worker in group.workers:
                     worker.process.kill()
-        self.program = Group([Worker([program, self.setting.work, self.setting.micro_batches,
-                                      self.setting.cut, handover, *self.ours], 1)])
-        self.program.workers[0].answer()  # ready
+        here = [name for name in self.ours if not name.endswith(GLOO)]
+        one = program_group(program, self.setting, handover, here)
+        self.programs = {name: one for name in here}
+        for name in self.ours:
+            if name.endswith(GLOO):
+                self.programs[name] = two_ranks(program, self.setting, handover,
+                                                name.removesuffix(GLOO))
+        for group in set(self.programs.values()):
+            for worker in group.workers:
+                worker.answer()  # ready
+
+    def groups(self):
+        """Each once, with a name."""
+        groups = {group: name for name, group in self.peers.items()}
+        for name, group in self.programs.items():
+            groups.setdefault(group, our_name(name) if name.endswith(GLOO) else "XPipe")
+        return groups
 
     def pids(self):
-        groups = [*self.peers.values(), self.program]
-        return [worker.pid for group in groups for worker in group.workers]
+        return [worker.pid for group in self.groups() for worker in group.workers]
 
     def end(self):
-        for name, group in [*self.peers.items(), ("XPipe", self.program)]:
-            if group is not None:
-                self.peak_rss_mib[name] = [worker.end() for worker in group.workers]
+        for group, name in self.groups().items():
+            self.peak_rss_mib[name] = [worker.end() for worker in group.workers]
 
 
 def peer_burst(group, name, setting, steps):
@@ -87,7 +100,7 @@ def peer_burst(group, name, setting, steps):
 
 
 def our_burst(program, name, setting, mini_batches):
-    answer = program.ask(f"{name} {mini_batches}")[0]
+    answer = program.ask(f"{name.removesuffix(GLOO)} {mini_batches}")[0]
     if "stages_s" in answer:
         return dict(answer, samples_per_s=setting.batch / max(answer["stages_s"]))
     return dict(answer, samples_per_s=setting.batch / answer["steady_s"],
@@ -95,6 +108,8 @@ def our_burst(program, name, setting, mini_batches):
 
 
 def our_name(contender):
+    if contender.endswith(GLOO):
+        return f"XPipe: {contender.removesuffix(GLOO)}, two processes"
     return "limit" if contender == "limit" else f"XPipe: {contender}"
 
 
@@ -128,7 +143,7 @@ def one_round(contenders, turn, steps, mini_batches):
     jobs = [(name, lambda g=group, n=name: peer_burst(g, n, setting, steps))
             for name, group in contenders.peers.items()]
     jobs += [(our_name(name),
-              lambda n=name: our_burst(contenders.program, n, setting,
+              lambda n=name: our_burst(contenders.programs[n], n, setting,
                                        max(2, mini_batches // 2) if n.startswith("limit")
                                        else mini_batches))
              for name in contenders.ours]
@@ -146,7 +161,7 @@ def check_losses(contenders, warm_up):
     reference = losses.get("sequential") or losses.get("XPipe: gpipe")
     wrong = {}
     for name, found in losses.items():
-        count = 1 if name == "XPipe: xpipe" else 3
+        count = 1 if name.startswith("XPipe: xpipe") else 3
         if found and any(abs(a - b) > LOSS_TOLERANCE
                          for a, b in zip(found[:count], reference[:count])):
             wrong[name] = found
@@ -170,8 +185,7 @@ def run_setting(setting, python, program, handover, folder, arguments):
             print(f"{setting}, round {turn + 1} of {arguments.rounds}: {told}; others used "
                   f"{load:.2f} cores", file=sys.stderr)
     finally:
-        if contenders.program is not None:
-            contenders.end()
+        contenders.end()
     return {"work": setting.work, "micro_batches": setting.micro_batches, "cut": setting.cut,
             "batch": setting.batch, "losses": losses, "losses_differ": wrong,
             "failed": contenders.failed, "peak_rss_mib": contenders.peak_rss_mib,

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import select
+import socket
 import subprocess
 import tempfile
 
@@ -17,9 +18,10 @@ class Failed(Exception):
 class Worker:
     """One process; its stderr is kept for the message of a failure."""
 
-    def __init__(self, command, threads):
+    def __init__(self, command, threads, variables=()):
         self.errors = tempfile.TemporaryFile(mode="w+")
-        environment = dict(os.environ, OMP_NUM_THREADS=str(threads), PYTHONDONTWRITEBYTECODE="1")
+        environment = dict(os.environ, OMP_NUM_THREADS=str(threads), PYTHONDONTWRITEBYTECODE="1",
+                           **dict(variables))
         self.process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=self.errors, env=environment)
         self.rest = b""
@@ -87,3 +89,22 @@ def python_group(python, name, setting, ranks, threads, folder):
                "--micro-batches", setting.micro_batches, "--cut", setting.cut, "--threads", threads,
                "--store", pathlib.Path(folder) / f"{name}-store"]
     return Group([Worker([*command, "--rank", rank], threads) for rank in range(ranks)])
+
+
+def program_group(program, setting, handover, contenders):
+    """bench_xpipe_contender as one process."""
+    return Group([Worker([program, *sizes(setting), handover, *contenders], 1)])
+
+
+def two_ranks(program, setting, handover, contender):
+    """bench_xpipe_contender as two processes, a stage each, that meet over Gloo as under a launcher."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [program, *sizes(setting), handover, contender]
+    return Group([Worker(command, 1, {"RANK": str(rank), "WORLD_SIZE": "2",
+                                      "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)})
+                  for rank in range(2)])
+
+
+def sizes(setting):
+    return setting.work, setting.micro_batches, setting.cut

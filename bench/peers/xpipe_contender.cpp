@@ -4,7 +4,7 @@
 //
 // Contenders: `limit`, `limit-1f1b` (the first stage keeps two micro-batches), and policies by
 // name. Answers on stdout, a line of JSON each: first {"ready": true}, then one to each line on
-// stdin,
+// stdin. Launched as two ranks, it is one stage of its contenders, and rank 0 knows the pace.
 //   CONTENDER N   a burst of N mini-batches: the members of Pace; of a limit `stages_s`
 //   stop          {"peak_rss_mib": ...} and the end
 #include <cstdio>
@@ -14,6 +14,7 @@
 #include <sstream>
 
 #include "bench/peers/pipeline.h"
+#include "bench/peers/ranks.h"
 #include <nlohmann/json.hpp>
 #include <sys/resource.h>
 
@@ -75,6 +76,7 @@ int main(int argc, char** argv) {
                                   .micro_batches = static_cast<std::uint32_t>(std::atoi(argv[2])),
                                   .cut = static_cast<std::uint32_t>(std::atoi(argv[3]))};
   const xpipe::bench::Handover handover = xpipe::bench::read_handover(argv[4]);
+  const auto other_rank = xpipe::bench::meet_other_rank();
   Contenders contenders;
   for (int i = 5; i < argc; ++i) {
     const std::string name = argv[i];
@@ -83,10 +85,14 @@ int main(int argc, char** argv) {
     } else if (name == "limit-1f1b") {
       contenders.limits[name] = std::make_unique<Limit>(sizes, handover, std::array{2U, 1U});
     } else {
-      contenders.pipelines[name] = std::make_unique<Pipeline>(name, sizes, handover);
+      contenders.pipelines[name] =
+          std::make_unique<Pipeline>(name, sizes, handover, other_rank.get());
     }
   }
   answer({{"ready", true}});
   serve(contenders);
+  if (other_rank) {
+    xpipe::bench::require(other_rank->finish());
+  }
   return 0;
 }
