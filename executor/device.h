@@ -22,6 +22,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "ir/ids.h"
 #include "ir/schedule.h"
@@ -73,6 +74,15 @@ class Backend {
 
   /// Puts the task at the end of its lane.
   virtual Event enqueue(ir::LaneId lane, ir::TaskId task, Work work) = 0;
+
+  /// The same for a task that other processes wait for: `tell` is called once the work has
+  /// succeeded and what it began is over, from the thread that finds so.
+  virtual Event enqueue_told(ir::LaneId lane, ir::TaskId task, Work work, Work tell) {
+    return enqueue(lane, task, [work = std::move(work), tell = std::move(tell)](ir::TaskId id) {
+      ir::Status status = work(id);
+      return status.ok() ? tell(id) : status;
+    });
+  }
 
   /// Blocks until everything enqueued has run, or has been dropped after a failure. Returns the
   /// first failure by time. After it no work runs any more.

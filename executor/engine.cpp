@@ -110,20 +110,16 @@ Status Work::operator()(TaskId id) const {
   }
 }
 
-/// Work whose end other processes wait for.
-struct ToldWork {
-  Work work;
+/// Tells the other processes that a task is over.
+struct Tell {
+  const ir::Schedule* schedule;
   RemoteTasks* remote;
 
   Status operator()(TaskId id) const {
-    Status status = work(id);
-    if (!status.ok()) {
-      return status;
-    }
     try {
       return remote->done(id);
     } catch (const std::exception& exception) {
-      return handler_failed(work.schedule->task(id), exception.what());
+      return handler_failed(schedule->task(id), exception.what());
     }
   }
 };
@@ -210,7 +206,7 @@ ir::Result<ir::Timeline> run(const ir::Schedule& schedule,
     const bool told = std::ranges::any_of(graph.successors(task),
                                           [&locals](TaskId after) { return !locals.has(after); });
     if (told) {
-      backend.enqueue(lane, task, ToldWork{work, remote});
+      backend.enqueue_told(lane, task, work, Tell{&schedule, remote});
     } else {
       backend.enqueue(lane, task, work);
     }

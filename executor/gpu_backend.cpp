@@ -61,17 +61,24 @@ Status GpuBackend::check_map() const {
   return error.diagnostics.empty() ? Status() : Status(std::move(error));
 }
 
-ir::Result<GpuStream> GpuBackend::stream_of(DeviceId device, std::size_t ordinal) {
-  const auto found = streams_.find({device, ordinal});
-  if (found != streams_.end()) {
-    return found->second;
+Status GpuBackend::open_stream(LaneState& lane) {
+  if (lane.stream) {
+    return {};
   }
-  const std::uint32_t gpu = options_.device_map[index_of(device) % options_.device_map.size()];
-  ir::Result<GpuStream> stream = api_.create_stream(gpu);
-  if (stream.ok()) {
-    streams_.emplace(std::pair{device, ordinal}, stream.value());
+  const std::pair place{lane.device, lane.ordinal};
+  if (const auto found = streams_.find(place); found != streams_.end()) {
+    lane.stream = found->second;
+  } else {
+    const std::uint32_t gpu =
+        options_.device_map[index_of(lane.device) % options_.device_map.size()];
+    ir::Result<GpuStream> stream = api_.create_stream(gpu);
+    if (!stream.ok()) {
+      return stream.error();
+    }
+    streams_.emplace(place, stream.value());
+    lane.stream = stream.value();
   }
-  return stream;
+  return find_origin(*lane.stream);
 }
 
 ir::Result<GpuEvent> GpuBackend::event_on(std::uint32_t gpu) {
@@ -94,127 +101,163 @@ Status GpuBackend::begin(const ir::Schedule& schedule) {
   spans_.assign(schedule.tasks.size(), ir::Span{});
   has_span_.assign(schedule.tasks.size(), false);
   lanes_.clear();
+  owners_.clear();
+  completed_.reset();
+  completions_seen_ = completions_.load();
+  aborted_ = false;
   if (Status status = check_map(); !status.ok()) {
     return status;
   }
   std::map<DeviceId, std::size_t> lanes_seen;
   for (const ir::Lane& lane : schedule.lanes) {
-    const ir::Result<GpuStream> stream = stream_of(lane.device, lanes_seen[lane.device]++);
-    if (!stream.ok()) {
-      return stream.error();
-    }
-    lanes_.push_back(LaneState{.stream = stream.value()});
+    lanes_.push_back({.device = lane.device, .ordinal = lanes_seen[lane.device]++});
   }
   origin_ = Clock::now();
-  for (const LaneState& lane : lanes_) {
-    if (Status status = find_origin(lane.stream); !status.ok()) {
-      return status;
-    }
-  }
   return {};
 }
 
-/// Records an event on an idle stream and looks when it is seen to be done: it was done between
-/// these two moments. The closest of several pairs counts.
-Status GpuBackend::find_origin(GpuStream stream) {
-  Origin& best = origins_[stream.gpu];
-  if (best.event.handle != nullptr && best.at >= 0) {
-    return {};  // of this run
+Status GpuBackend::expect(Event event, const std::string& owner) {
+  if (!completed_) {
+    completed_ = std::make_unique<std::atomic<bool>[]>(schedule_->tasks.size());
+    owners_.resize(schedule_->devices);
   }
-  Nanos closest = std::numeric_limits<Nanos>::max();
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    const ir::Result<GpuEvent> event = event_on(stream.gpu);
-    if (!event.ok()) {
-      return event.error();
-    }
-    const Nanos before = now();
-    if (Status status = api_.record(event.value(), stream); !status.ok()) {
-      return status;
-    }
-    for (;;) {
-      const ir::Result<bool> done = api_.is_done(event.value());
-      if (!done.ok()) {
-        return done.error();
-      }
-      if (done.value()) {
-        break;
-      }
-      if (now() - before > options_.time_out.count()) {
-        return ir::make_error(ir::ErrorKind::Runtime, "time-out",
-                              "GPU " + std::to_string(stream.gpu),
-                              "an event on an idle stream does not end: the GPU hangs, or another "
-                              "program keeps it busy");
-      }
-    }
-    const Nanos after = now();
-    if (after - before < closest) {
-      closest = after - before;
-      if (best.event.handle != nullptr) {
-        recycle(best.event);
-      }
-      best = {.event = event.value(), .at = before + closest / 2};
-    } else {
-      recycle(event.value());
-    }
-  }
+  owners_[index_of(schedule_->lane(schedule_->task(event.task).lane).device)] = owner;
+  states_[index_of(event.task)] = State::Elsewhere;
   return {};
+}
+
+void GpuBackend::complete(Event event) {
+  completed_[index_of(event.task)].store(true, std::memory_order_release);
+  completions_.fetch_add(1, std::memory_order_release);
 }
 
 void GpuBackend::wait(LaneId lane, Event event) {
-  const State before = states_[index_of(event.task)];
-  if (before == State::NotLaunched) {
-    return;  // dropped: so will be what comes after it
-  }
-  LaneState& state = lanes_[index_of(lane)];
-  if (before == State::Launched) {
-    if (Status status = api_.wait(state.stream, ends_[index_of(event.task)]); !status.ok()) {
-      gpu_failed(status, event.task);
-    }
-  }
-  state.waits.push_back(event.task);
+  lanes_[index_of(lane)].waits.push_back(event.task);
 }
 
 Event GpuBackend::enqueue(LaneId lane, TaskId task, Work work) {
+  return enqueue_told(lane, task, std::move(work), {});
+}
+
+Event GpuBackend::enqueue_told(LaneId lane, TaskId task, Work work, Work tell) {
   LaneState& state = lanes_[index_of(lane)];
-  poll_until([&] { return state.launched.size() < options_.ahead; });
-  if (!state_.stopping()) {
-    if (Status status = launch(state, task, work); !status.ok()) {
-      gpu_failed(status, task);
-    }
+  state.pending.push_back({.task = task,
+                           .waits = std::exchange(state.waits, {}),
+                           .work = std::move(work),
+                           .tell = std::move(tell)});
+  if (completed_) {
+    (void)launch_ready(state);  // synchronize() sees to the rest: lanes do not wait for each other
+  } else {
+    poll_until([&] { return state.pending.empty(); });
   }
   return {task};
 }
 
-Status GpuBackend::launch(LaneState& lane, TaskId task, const Work& work) {
-  const ir::Result<GpuEvent> start = event_on(lane.stream.gpu);
+/// The first thing that `pending` cannot be launched before.
+std::optional<TaskId> GpuBackend::missing(const Pending& pending) const {
+  const auto found = std::ranges::find_if(pending.waits, [this](TaskId before) {
+    const State state = states_[index_of(before)];
+    return state == State::NotLaunched ||
+           (state == State::Elsewhere &&
+            !completed_[index_of(before)].load(std::memory_order_acquire));
+  });
+  return found == pending.waits.end() ? std::nullopt : std::optional(*found);
+}
+
+/// Whether anything was launched.
+bool GpuBackend::launch_ready(LaneState& lane) {
+  bool moved = false;
+  while (!lane.pending.empty() && lane.launched.size() < options_.ahead && !state_.stopping() &&
+         !gpu_is_broken_ && !missing(lane.pending.front())) {
+    Pending pending = std::move(lane.pending.front());
+    lane.pending.pop_front();
+    const TaskId task = pending.task;
+    if (Status status = launch(lane, std::move(pending)); !status.ok()) {
+      gpu_failed(status, task);
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+/// Whether the task is one end of a transfer whose other end is on another process's GPU.
+bool GpuBackend::meets_another(const Pending& pending) const {
+  if (options_.transport == nullptr || owners_.empty()) {
+    return false;
+  }
+  const ir::Lane& lane = schedule_->lane(schedule_->task(pending.task).lane);
+  return lane.kind != ir::LaneKind::Compute && !owners_[index_of(lane.peer)].empty();
+}
+
+Status GpuBackend::launch_waits(const LaneState& lane, const std::vector<TaskId>& waits) {
+  for (const TaskId before : waits) {
+    if (states_[index_of(before)] == State::Launched) {
+      if (Status status = api_.wait(*lane.stream, ends_[index_of(before)]); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  return {};
+}
+
+Status GpuBackend::launch(LaneState& lane, Pending pending) {
+  if (Status status = open_stream(lane); !status.ok()) {
+    return status;
+  }
+  const GpuStream stream = *lane.stream;
+  if (Status status = launch_waits(lane, pending.waits); !status.ok()) {
+    return status;
+  }
+  const ir::Result<GpuEvent> start = event_on(stream.gpu);
   if (!start.ok()) {
     return start.error();
   }
-  const ir::Result<GpuEvent> end = event_on(lane.stream.gpu);
+  const ir::Result<GpuEvent> end = event_on(stream.gpu);
   if (!end.ok()) {
     recycle(start.value());
     return end.error();
   }
+  const TaskId task = pending.task;
+  const bool meets = meets_another(pending);
+  const bool sends = schedule_->task(task).kind() == ir::TaskKind::Send;
+  Work word = std::move(pending.tell);
   // From here on the lane has the events: it gives them back.
   lane.launched.push_back({.task = task,
                            .start = start.value(),
                            .end = end.value(),
-                           .waits = std::exchange(lane.waits, {})});
-  if (Status status = api_.record(start.value(), lane.stream); !status.ok()) {
+                           .waits = std::move(pending.waits),
+                           .tell = meets && sends ? Work() : word,
+                           .is_arrival = meets && !sends});
+  if (Status status = api_.record(start.value(), stream); !status.ok()) {
     return status;
   }
-  current_ = lane.stream;
+  current_ = stream;
   if (options_.on_lane) {
-    options_.on_lane(lane.stream);
+    options_.on_lane(stream);
   }
-  const Status done = work(task);
+  const Status done = pending.work(task);
   if (!done.ok()) {
     state_.fail(done.error());
   }
   lane.launched.back().succeeded = done.ok();
   ends_[index_of(task)] = end.value();
   states_[index_of(task)] = State::Launched;
-  return api_.record(end.value(), lane.stream);
+  if (Status status = api_.record(end.value(), stream); !status.ok()) {
+    return status;
+  }
+  if (done.ok() && meets && sends) {
+    tell(task, word);
+  }
+  return {};
+}
+
+void GpuBackend::tell(TaskId task, const Work& word) {
+  if (!word) {
+    return;
+  }
+  if (const Status told = word(task); !told.ok()) {
+    state_.fail(told.error());
+  }
 }
 
 void GpuBackend::gpu_failed(const Status& status, TaskId task) {
@@ -225,35 +268,6 @@ void GpuBackend::gpu_failed(const Status& status, TaskId task) {
   }
   state_.fail(std::move(error));
   gpu_is_broken_ = true;
-}
-
-Status GpuBackend::note_span(LaneState& lane, const Launched& launched) {
-  Origin& origin = origins_[lane.stream.gpu];
-  const ir::Result<Nanos> start = api_.between(origin.event, launched.start);
-  if (!start.ok()) {
-    return start.error();
-  }
-  const ir::Result<Nanos> length = api_.between(launched.start, launched.end);
-  if (!length.ok()) {
-    return length.error();
-  }
-  ir::Span span{.task = launched.task, .start = origin.at + start.value(), .end = 0};
-  span.end = span.start + length.value();
-  // Two GPUs' clocks agree to some microseconds only; what was ordered stays so. A start event is
-  // done as soon as the lane is, and the task begins when what it waits for is done, too.
-  span.start = std::max(span.start, lane.last_end);
-  for (const TaskId before : launched.waits) {
-    if (has_span_[index_of(before)]) {
-      span.start = std::max(span.start, spans_[index_of(before)].end);
-    }
-  }
-  span.end = std::max(span.end, span.start);
-  lane.last_end = span.end;
-  if (launched.succeeded) {
-    spans_[index_of(launched.task)] = span;
-    has_span_[index_of(launched.task)] = true;
-  }
-  return {};
 }
 
 /// Takes in what has ended on a lane, in the order of the edges.
@@ -276,8 +290,10 @@ Status GpuBackend::retire(LaneState& lane) {
     if (Status status = note_span(lane, head); !status.ok()) {
       return status;
     }
-    states_[index_of(head.task)] = State::Done;
-    Origin& origin = origins_[lane.stream.gpu];
+    const TaskId task = head.task;
+    const Work word = head.succeeded ? head.tell : Work();
+    states_[index_of(task)] = State::Done;
+    Origin& origin = origins_[lane.stream->gpu];
     recycle(head.start);
     const ir::Result<Nanos> reach = api_.between(origin.event, head.end);
     if (reach.ok() && reach.value() > kOriginReach) {
@@ -287,6 +303,7 @@ Status GpuBackend::retire(LaneState& lane) {
       recycle(head.end);
     }
     lane.launched.pop_front();
+    tell(task, word);
   }
   return {};
 }
@@ -310,7 +327,34 @@ bool GpuBackend::retire_all() {
 }
 
 bool GpuBackend::is_idle() const {
-  return std::ranges::all_of(lanes_, [](const LaneState& lane) { return lane.launched.empty(); });
+  return std::ranges::all_of(
+      lanes_, [](const LaneState& lane) { return lane.launched.empty() && lane.pending.empty(); });
+}
+
+bool GpuBackend::progress() {
+  bool moved = retire_all();
+  if (state_.stopping()) {
+    drop_pending();
+    return moved;
+  }
+  const std::uint64_t completions = completions_.load(std::memory_order_acquire);
+  moved = moved || completions != completions_seen_;
+  completions_seen_ = completions;
+  for (LaneState& lane : lanes_) {
+    moved = launch_ready(lane) || moved;
+  }
+  return moved;
+}
+
+/// After a failure here or elsewhere: a transfer whose other end never comes would not end, either.
+void GpuBackend::drop_pending() {
+  for (LaneState& lane : lanes_) {
+    lane.pending.clear();
+  }
+  if (options_.transport != nullptr && !aborted_) {
+    aborted_ = true;
+    options_.transport->abort();
+  }
 }
 
 void GpuBackend::poll_until(const std::function<bool()>& enough) {
@@ -318,15 +362,21 @@ void GpuBackend::poll_until(const std::function<bool()>& enough) {
   constexpr auto kNap = std::chrono::microseconds(20);
   Clock::time_point last_move = Clock::now();
   while (!enough() && !gpu_is_broken_) {
-    if (retire_all()) {
+    if (progress()) {
       last_move = Clock::now();
       continue;
     }
     const auto still = Clock::now() - last_move;
     if (still >= options_.time_out) {
-      state_.fail(describe_stall(*schedule_, heads(), options_.time_out.count()));
+      state_.fail(describe_stall(*schedule_, heads(), options_.time_out.count(), owners_));
+      drop_pending();
       gpu_is_broken_ = true;
     } else if (still > kSpin) {
+      if (options_.transport != nullptr && !state_.stopping()) {
+        if (const Status status = options_.transport->check(); !status.ok()) {
+          state_.fail(status.error());
+        }
+      }
       std::this_thread::sleep_for(kNap);  // nothing else to do: CUDA's own wait has no time-out
     }
   }
@@ -346,6 +396,7 @@ void GpuBackend::abandon() {
       api_.destroy(launched.end);
     }
     lane.launched.clear();
+    lane.pending.clear();
     lane.waits.clear();
   }
   for (auto& [gpu, origin] : origins_) {
@@ -360,32 +411,21 @@ void GpuBackend::stop(ir::Error reason) {
 std::vector<std::optional<LaneHead>> GpuBackend::heads() {
   std::vector<std::optional<LaneHead>> heads(lanes_.size());
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    if (lanes_[i].launched.empty()) {
-      continue;
+    const LaneState& lane = lanes_[i];
+    if (!lane.launched.empty()) {
+      const std::vector<TaskId>& waits = lane.launched.front().waits;
+      const auto before = std::ranges::find_if(
+          waits, [this](TaskId id) { return states_[index_of(id)] == State::Launched; });
+      heads[i] = {.task = lane.launched.front().task,
+                  .running = before == waits.end(),
+                  .waits_for = before == waits.end() ? std::nullopt : std::optional(*before)};
+    } else if (!lane.pending.empty()) {
+      heads[i] = {.task = lane.pending.front().task,
+                  .running = false,
+                  .waits_for = missing(lane.pending.front())};
     }
-    const Launched& launched = lanes_[i].launched.front();
-    LaneHead head{.task = launched.task, .running = true, .waits_for = std::nullopt};
-    for (const TaskId before : launched.waits) {
-      if (states_[index_of(before)] == State::Launched) {
-        head.running = false;
-        head.waits_for = before;
-        break;
-      }
-    }
-    heads[i] = head;
   }
   return heads;
-}
-
-ir::Timeline GpuBackend::timeline() const {
-  ir::Timeline timeline{.measured = true, .spans = {}};
-  timeline.spans.reserve(spans_.size());
-  for (std::size_t i = 0; i < spans_.size(); ++i) {
-    if (has_span_[i]) {
-      timeline.spans.push_back(spans_[i]);
-    }
-  }
-  return timeline;
 }
 
 }  // namespace xpipe::executor

@@ -5,6 +5,15 @@
 //   engine:  wait(compute 1, 0F0)      stream of compute 1 waits for the end event of 0F0
 //            enqueue(compute 1, 1F0)   start event, work(1F0) launches kernels, end event
 //
+// Where other processes run a part of the schedule, the host knows when their tasks are done: what
+// waits for one of them is launched after complete(), and other lanes go on meanwhile. Tasks that
+// others wait for are told when the GPU is done with them; the send of a GpuTransport, whose two
+// ends meet on the GPUs, when it is launched.
+//
+//   wait(receive, 0SEND_F0 of rank 0)   remembered
+//   enqueue(receive, 1RECV_F0)          kept until complete(0SEND_F0), then launched
+//   enqueue(compute, 1F0)               kept until 1RECV_F0 is launched; its stream waits for it
+//
 // Several devices of a schedule may be on one GPU: their streams share it. The host runs ahead of a
 // lane by a bounded number of tasks, so that memory, which is free only when the GPU is done with
 // it, stays bounded, too.
@@ -17,11 +26,13 @@
 // Thread-safety: as Backend.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,6 +40,7 @@
 
 #include "executor/device.h"
 #include "executor/gpu_api.h"
+#include "executor/gpu_transport.h"
 #include "executor/stall.h"
 #include "executor/stop_state.h"
 
@@ -42,6 +54,8 @@ struct GpuBackendOptions {
   std::uint32_t ahead = 32;
   /// Called before each work, on the same thread: what it launches must go to this stream.
   std::function<void(GpuStream)> on_lane = {};
+  /// Carries the messages to and from other processes; none: the host does. Outlives the backend.
+  GpuTransport* transport = nullptr;
 };
 
 class GpuBackend final : public Backend {
@@ -56,11 +70,18 @@ class GpuBackend final : public Backend {
 
   /// Errors: Usage "no-such-gpu" when the map names one that is not there; what the vendor says.
   ir::Status begin(const ir::Schedule& schedule) override;
+  ir::Status expect(Event event, const std::string& owner) override;
+  void complete(Event event) override;
   void wait(ir::LaneId lane, Event event) override;
   Event enqueue(ir::LaneId lane, ir::TaskId task, Work work) override;
+  Event enqueue_told(ir::LaneId lane, ir::TaskId task, Work work, Work tell) override;
   ir::Status synchronize() override;
   void stop(ir::Error reason) override;
   [[nodiscard]] ir::Timeline timeline() const override;
+
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> origin() const override {
+    return schedule_ != nullptr ? std::optional(origin_) : std::nullopt;
+  }
 
   /// The stream of the work that is being called. Requires: called by it.
   [[nodiscard]] GpuStream current() const { return current_; }
@@ -71,19 +92,32 @@ class GpuBackend final : public Backend {
  private:
   using Clock = std::chrono::steady_clock;
 
+  /// A task that is not on its stream yet.
+  struct Pending {
+    ir::TaskId task{};
+    std::vector<ir::TaskId> waits;
+    Work work;
+    Work tell;  ///< may be empty
+  };
+
   /// A task on its stream.
   struct Launched {
     ir::TaskId task{};
     GpuEvent start;
     GpuEvent end;
     std::vector<ir::TaskId> waits;
-    bool succeeded = false;  ///< on the host
+    Work tell;                ///< when it is over; may be empty
+    bool is_arrival = false;  ///< the other end of a transfer: only its end counts
+    bool succeeded = false;   ///< on the host
   };
 
   struct LaneState {
-    GpuStream stream;
-    std::deque<Launched> launched;  ///< in order, not yet known to be done
-    std::vector<ir::TaskId> waits;  ///< of the next task
+    ir::DeviceId device{};
+    std::size_t ordinal = 0;          ///< among the device's lanes
+    std::optional<GpuStream> stream;  ///< once something is launched
+    std::deque<Pending> pending;      ///< in order, after those launched
+    std::deque<Launched> launched;    ///< in order, not yet known to be done
+    std::vector<ir::TaskId> waits;    ///< of the next task
     ir::Nanos last_end = 0;
   };
 
@@ -93,19 +127,28 @@ class GpuBackend final : public Backend {
     ir::Nanos at = 0;  ///< since the run began
   };
 
-  enum class State : std::uint8_t { NotLaunched, Launched, Done };
+  enum class State : std::uint8_t { NotLaunched, Launched, Done, Elsewhere };
 
-  [[nodiscard]] ir::Result<GpuStream> stream_of(ir::DeviceId device, std::size_t ordinal);
+  [[nodiscard]] ir::Status open_stream(LaneState& lane);
   [[nodiscard]] ir::Result<GpuEvent> event_on(std::uint32_t gpu);
 
   void recycle(GpuEvent event) { free_[event.gpu].push_back(event); }
 
   [[nodiscard]] ir::Status find_origin(GpuStream stream);
-  [[nodiscard]] ir::Status launch(LaneState& lane, ir::TaskId task, const Work& work);
+  [[nodiscard]] std::optional<ir::TaskId> missing(const Pending& pending) const;
+  [[nodiscard]] bool launch_ready(LaneState& lane);
+  [[nodiscard]] ir::Status launch(LaneState& lane, Pending pending);
+  [[nodiscard]] ir::Status launch_waits(const LaneState& lane,
+                                        const std::vector<ir::TaskId>& waits);
+  void tell(ir::TaskId task, const Work& word);
+  [[nodiscard]] bool meets_another(const Pending& pending) const;
   [[nodiscard]] ir::Status retire(LaneState& lane);
   [[nodiscard]] ir::Status note_span(LaneState& lane, const Launched& launched);
   [[nodiscard]] bool retire_all();
-  /// Retires until `enough`, a failure of the GPU, or the time-out.
+  /// Takes in what has ended and launches what may start; whether there was any, here or elsewhere.
+  [[nodiscard]] bool progress();
+  void drop_pending();
+  /// Makes progress until `enough`, a failure of the GPU, or the time-out.
   void poll_until(const std::function<bool()>& enough);
   [[nodiscard]] bool is_idle() const;
   [[nodiscard]] std::vector<std::optional<LaneHead>> heads();
@@ -127,7 +170,13 @@ class GpuBackend final : public Backend {
   std::vector<bool> has_span_;
   GpuStream current_;
   bool gpu_is_broken_ = false;
+  bool aborted_ = false;  ///< the transport, in this run
   Clock::time_point origin_;
+  std::vector<std::string> owners_;  ///< by DeviceId; empty: no other process has a part
+  /// By TaskId, of other processes' tasks: done. None before the first expect().
+  std::unique_ptr<std::atomic<bool>[]> completed_;
+  std::atomic<std::uint64_t> completions_ = 0;
+  std::uint64_t completions_seen_ = 0;
 };
 
 }  // namespace xpipe::executor

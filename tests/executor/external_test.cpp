@@ -15,10 +15,13 @@
 #include "executor/cpu/cpu_pool.h"
 #include "executor/cpu/emulated_backend.h"
 #include "executor/engine.h"
+#include "executor/gpu_backend.h"
 #include "executor/inline_backend.h"
 #include "executor/virtual_backend.h"
 #include "ir/text.h"
 #include "scheduler/compile.h"
+#include "tests/executor/fake_gpu.h"
+#include "tests/executor/half.h"
 #include "tests/executor/recorder.h"
 #include "tests/executor/schedules.h"
 
@@ -30,75 +33,7 @@ using executor::Backend;
 using executor::Event;
 using ir::TaskId;
 
-/// One of two processes: it runs the devices d with d mod 2 == rank.
-class Half final : public executor::RemoteTasks {
- public:
-  explicit Half(std::uint32_t rank) : rank_(rank) {}
-
-  void join(Half& other) { other_ = &other; }
-
-  [[nodiscard]] bool is_local(ir::DeviceId device) const override {
-    return ir::index_of(device) % 2 == rank_;
-  }
-
-  [[nodiscard]] std::string owner(ir::DeviceId device) const override {
-    return "rank " + std::to_string(ir::index_of(device) % 2);
-  }
-
-  void attach(const ir::Schedule& schedule, Backend& backend) override {
-    const std::lock_guard lock(mutex_);
-    schedule_ = &schedule;
-    backend_ = &backend;
-    for (const TaskId task : early_) {
-      complete(task);
-    }
-    early_.clear();
-    if (failure_) {
-      backend.stop(*failure_);
-    }
-  }
-
-  ir::Status done(TaskId task) override {
-    other_->hear(task);
-    return {};
-  }
-
-  void detach() override {
-    const std::lock_guard lock(mutex_);
-    backend_ = nullptr;
-  }
-
-  void stop(const ir::Error& reason) {
-    const std::lock_guard lock(mutex_);
-    failure_ = reason;
-    if (backend_ != nullptr) {
-      backend_->stop(reason);
-    }
-  }
-
- private:
-  void hear(TaskId task) {
-    const std::lock_guard lock(mutex_);
-    if (backend_ == nullptr) {
-      early_.push_back(task);
-    } else {
-      complete(task);
-    }
-  }
-
-  /// Only those that were announced; the other one tells everything that crosses.
-  void complete(TaskId task) { backend_->complete(Event{task}); }
-
-  const std::uint32_t rank_;
-  Half* other_ = nullptr;
-  std::mutex mutex_;
-  const ir::Schedule* schedule_ = nullptr;
-  Backend* backend_ = nullptr;
-  std::vector<TaskId> early_;
-  std::optional<ir::Error> failure_;
-};
-
-enum class Kind : std::uint8_t { Inline, Cpu };
+enum class Kind : std::uint8_t { Inline, Cpu, Gpu };
 
 /// Both halves with their backends; kept over several runs.
 class Halves {
@@ -110,6 +45,10 @@ class Halves {
     for (std::size_t i = 0; i < 2; ++i) {
       if (kind == Kind::Inline) {
         backends_[i] = std::make_unique<executor::InlineBackend>();
+      } else if (kind == Kind::Gpu) {
+        gpus_[i] = std::make_unique<FakeGpu>(FakeGpu::Options{.gpus = 2, .looks = 2});
+        backends_[i] = std::make_unique<executor::GpuBackend>(
+            *gpus_[i], executor::GpuBackendOptions{.device_map = {0, 1}, .ahead = 3});
       } else {
         auto pool = executor::CpuPool::create({.devices = devices});
         REQUIRE(pool.ok());
@@ -138,6 +77,7 @@ class Halves {
  private:
   std::array<Half, 2> halves_{Half(0), Half(1)};
   std::array<std::unique_ptr<executor::CpuPool>, 2> pools_;
+  std::array<std::unique_ptr<FakeGpu>, 2> gpus_;
   std::array<std::unique_ptr<Backend>, 2> backends_;
 };
 
@@ -156,7 +96,7 @@ void check_shared(const ir::Schedule& schedule, Halves& halves) {
   recorder.check_complete();
 }
 
-constexpr std::array kKinds{Kind::Inline, Kind::Cpu};
+constexpr std::array kKinds{Kind::Inline, Kind::Cpu, Kind::Gpu};
 
 }  // namespace
 
@@ -235,6 +175,9 @@ TEST_CASE("external: what never comes ends in a time-out that names task, device
   REQUIRE(pool.ok());
   executor::CpuBackend cpu(*pool.value(), {.time_out = time_out});
   check(cpu);
+  FakeGpu fake({.gpus = 1});
+  executor::GpuBackend gpu(fake, {.time_out = time_out});
+  check(gpu);
 }
 
 TEST_CASE("external: a backend whose clock knows nothing of others refuses") {

@@ -62,6 +62,16 @@ ir::Status FakeGpu::wait(GpuStream stream, GpuEvent event) {
   return fault();
 }
 
+void FakeGpu::hold(GpuStream stream, std::shared_ptr<std::atomic<bool>> open) {
+  auto& on = *static_cast<StreamState*>(stream.handle);
+  auto moment = std::make_shared<Moment>(
+      Moment{.at = ++clock_, .after = std::exchange(on.waits, {}), .open = std::move(open)});
+  if (on.last) {
+    moment->after.push_back(on.last);
+  }
+  on.last = std::move(moment);
+}
+
 bool FakeGpu::look(Moment& moment) {
   if (moment.hangs) {
     return false;
@@ -71,6 +81,9 @@ bool FakeGpu::look(Moment& moment) {
       return false;
     }
     moment.after.pop_back();
+  }
+  if (moment.open && !moment.open->load()) {
+    return false;
   }
   if (moment.looks_left > 0) {
     --moment.looks_left;

@@ -3,6 +3,7 @@
 // depends on how fast the test runs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -40,6 +41,10 @@ class FakeGpu final : public executor::GpuApi {
   [[nodiscard]] ir::Result<ir::Nanos> between(executor::GpuEvent from,
                                               executor::GpuEvent to) override;
 
+  /// What comes on `stream` from here on starts after `open`: a kernel that waits for another
+  /// GPU's.
+  void hold(executor::GpuStream stream, std::shared_ptr<std::atomic<bool>> open);
+
   /// Streams and events that exist.
   [[nodiscard]] std::size_t living() const { return living_; }
 
@@ -54,7 +59,8 @@ class FakeGpu final : public executor::GpuApi {
     bool hangs = false;
     std::uint32_t looks_left = 0;
     ir::Nanos at = 0;
-    std::vector<std::shared_ptr<Moment>> after;  ///< what must be done before
+    std::vector<std::shared_ptr<Moment>> after;         ///< what must be done before
+    std::shared_ptr<std::atomic<bool>> open = nullptr;  ///< null: waits for nobody else
   };
 
   struct EventState {
