@@ -43,7 +43,8 @@ if(TARGET XPipeGloo::headers)
 endif()
 xpipe_decide(C10D "${c10d_found}" "${c10d_missing}")
 
-# CUDA and NCCL are looked for only where there is something to build with them.
+# CUDA and NCCL are looked for only where there is something to build with them. libnccl is not linked
+# but loaded at run time; its place is the second one that is tried.
 set(cuda_missing "this tree has no executor/cuda")
 set(nccl_missing "this tree has no executor/nccl")
 if(EXISTS "${PROJECT_SOURCE_DIR}/executor/cuda/CMakeLists.txt" AND NOT XPIPE_WITH_CUDA STREQUAL
@@ -77,9 +78,13 @@ if(EXISTS "${PROJECT_SOURCE_DIR}/executor/nccl/CMakeLists.txt" AND NOT XPIPE_WIT
                                                                    "OFF")
   find_path(XPIPE_NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_library(XPIPE_NCCL_LIBRARY nccl HINTS ${CUDAToolkit_LIBRARY_DIR})
+  mark_as_advanced(XPIPE_NCCL_INCLUDE_DIR XPIPE_NCCL_LIBRARY)
   set(nccl_missing "nccl.h or libnccl was not found")
+  if(NOT XPIPE_HAS_CUDA)
+    set(nccl_missing "the CUDA part is not built")
+  endif()
 endif()
-if(XPIPE_NCCL_INCLUDE_DIR AND XPIPE_NCCL_LIBRARY)
+if(XPIPE_HAS_CUDA AND XPIPE_NCCL_INCLUDE_DIR AND XPIPE_NCCL_LIBRARY)
   set(nccl_found TRUE)
 endif()
 xpipe_decide(NCCL "${nccl_found}" "${nccl_missing}")

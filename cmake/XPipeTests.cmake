@@ -2,8 +2,8 @@
 #                [SOURCES file...] [APART file...] [LIBS target...] [TIMEOUT seconds])
 #
 # Declares executable xpipe_<folder>_tests and registers each of its doctest cases with ctest as
-# "<folder>: <case>". A case in TEST_SUITE("slow") or TEST_SUITE("gpu") is labelled slow or gpu whatever
-# LABEL says. A case that prints "[SKIPPED] why" counts as skipped. doctest's own timeout only marks a case that has already
+# "<folder>: <case>". A case in TEST_SUITE("slow"), TEST_SUITE("gpu") or TEST_SUITE("nccl") is labelled so
+# whatever LABEL says. A case that prints "[SKIPPED] why" counts as skipped. doctest's own timeout only marks a case that has already
 # returned, so a hang is ended by ctest's TIMEOUT. No sources, no executable.
 #
 # APART is as for xpipe_add_library(). A test finds the tree in the macro XPIPE_SOURCE_DIR and the real inputs in the environment

@@ -39,7 +39,7 @@ def main() -> int:
 
     names = cases(options.executable)
     suites = {suite: set(cases(options.executable, f"--test-suite={suite}"))
-              for suite in ("slow", "gpu")}
+              for suite in ("slow", "gpu", "nccl")}
     twice = [name for name, count in collections.Counter(names).items() if count > 1]
     if twice:
         print(f"test cases of one name cannot be run apart: {twice}", file=sys.stderr)

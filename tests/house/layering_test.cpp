@@ -45,12 +45,10 @@ const std::set<std::string> kOnTop{"app", "tests", "bench", "examples"};
 
 // Third-party headers and the only folders that may see them.
 const std::vector<std::pair<std::string, Folders>> kVendors{
-    {"torch/",
-     {"executor/torch", "executor/c10d", "executor/nccl", "tests/executor_torch", "bench"}},
-    {"ATen/",
-     {"executor/torch", "executor/c10d", "executor/nccl", "tests/executor_torch", "bench"}},
-    {"c10/", {"executor/torch", "executor/c10d", "executor/nccl", "tests/executor_torch", "bench"}},
-    {"cuda", {"executor/cuda", "executor/nccl", "tests/executor_cuda"}},
+    {"torch/", {"executor/torch", "executor/c10d", "tests/executor_torch", "bench"}},
+    {"ATen/", {"executor/torch", "executor/c10d", "tests/executor_torch", "bench"}},
+    {"c10/", {"executor/torch", "executor/c10d", "tests/executor_torch", "bench"}},
+    {"cuda", {"executor/cuda", "executor/nccl", "tests/executor_cuda", "tests/executor_nccl"}},
     {"nccl", {"executor/nccl"}},
     {"gloo/", {"executor/c10d"}},
     {"CLI/", {"app"}},
