@@ -59,12 +59,15 @@ struct Names {
   const char* rank;
   const char* ranks;
   const char* job;
+  const char* local_rank;
+  const char* local_ranks;
 };
 
 constexpr Names kLaunchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE"},
-    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID"},
+    {"torchrun", "RANK", "WORLD_SIZE", "TORCHELASTIC_RUN_ID", "LOCAL_RANK", "LOCAL_WORLD_SIZE"},
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_NAMESPACE",
+     "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"srun", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_JOB_ID", "SLURM_LOCALID", ""},
 };
 
 /// Who speaks; both numbers for torchrun's, since a shell may have either for its own purposes.
@@ -88,6 +91,36 @@ std::string address_of(const Variables& variables, const Names& names) {
     }
   }
   return "127.0.0.1";
+}
+
+bool is_own_address(const std::string& address) {
+  return address == "localhost" || address == "::1" || address.starts_with("127.");
+}
+
+/// Where the rank is on its machine, as far as anybody says.
+ir::Status find_local_place(const Variables& variables,
+                            const Names& names,
+                            LaunchEnvironment& launch) {
+  if (variables.has(names.local_ranks)) {
+    const auto local_ranks = variables.number(names.local_ranks, 1, launch.ranks);
+    if (!local_ranks.ok()) {
+      return local_ranks.status();
+    }
+    launch.local_ranks = local_ranks.value();
+  } else if (variables.text("SLURM_NNODES") == "1" || is_own_address(launch.address)) {
+    launch.local_ranks = launch.ranks;
+  }
+  if (variables.has(names.local_rank)) {
+    const auto local_rank =
+        variables.number(names.local_rank, 0, launch.local_ranks.value_or(launch.ranks) - 1);
+    if (!local_rank.ok()) {
+      return local_rank.status();
+    }
+    launch.local_rank = local_rank.value();
+  } else if (launch.local_ranks == launch.ranks) {
+    launch.local_rank = launch.rank;
+  }
+  return {};
 }
 
 }  // namespace
@@ -130,6 +163,9 @@ ir::Result<std::optional<LaunchEnvironment>> launch_environment(const GetVariabl
     return usage("MASTER_PORT", std::string("is not set, and neither is ") + names->job +
                                     "; say on which port of " + launch.address +
                                     " the ranks meet, or launch with torchrun --standalone");
+  }
+  if (ir::Status status = find_local_place(variables, *names, launch); !status.ok()) {
+    return status.error();
   }
   return std::optional(launch);
 }

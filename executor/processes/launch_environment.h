@@ -19,6 +19,10 @@ struct LaunchEnvironment {
   std::string launcher;    ///< "torchrun", "mpirun", "srun": as printed
   /// torchrun holds the meeting place itself: rank 0 joins it as the others do.
   bool agent_store = false;
+  /// Which of the ranks on this machine this is, and how many are there; absent: nobody says, and
+  /// the ranks do not meet on this machine's own address.
+  std::optional<std::uint32_t> local_rank;
+  std::optional<std::uint32_t> local_ranks;
   /// Tells one attempt of torchrun from the next at the same place; "" elsewhere.
   std::string attempt;
 
@@ -32,6 +36,8 @@ using GetVariable = std::function<const char*(const char*)>;
 /// else OMPI_COMM_WORLD_RANK and _SIZE; else SLURM_PROCID and SLURM_NTASKS. Without an address:
 /// srun's SLURM_LAUNCH_NODE_IPADDR or the first node of its list, else 127.0.0.1. Without a port:
 /// one made from the job's id, so that two jobs do not meet.
+/// Places on the machine: LOCAL_RANK and LOCAL_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK and _SIZE,
+/// SLURM_LOCALID (all ranks are here when SLURM_NNODES is 1).
 /// Returns nothing when no launcher speaks: an ordinary run of one process.
 /// Errors: Usage, naming the variable, its value and what it should be.
 [[nodiscard]] ir::Result<std::optional<LaunchEnvironment>> launch_environment(
