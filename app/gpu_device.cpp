@@ -19,12 +19,27 @@ class CudaDevice final : public GpuDevice {
 
   [[nodiscard]] executor::GpuBackend& backend() override { return backend_; }
 
+  [[nodiscard]] executor::GpuWay use(executor::GpuTransport& transport) override {
+    backend_.set_transport(&transport);
+    return {.transport = &transport, .stream = [this] { return backend_.current(); }};
+  }
+
  private:
   std::unique_ptr<executor::GpuApi> api_;
   executor::GpuBackend backend_;
 };
 
 }  // namespace
+
+ir::Result<std::uint32_t> GpuDevice::count(const char* option) {
+  const auto gpus = executor::cuda_gpus();
+  if (!gpus.ok()) {
+    ir::Error error = gpus.error();
+    error.diagnostics.front().where = option;
+    return error;
+  }
+  return static_cast<std::uint32_t>(gpus.value().size());
+}
 
 ir::Result<std::unique_ptr<GpuDevice>> GpuDevice::open(executor::nn::TrainConfig& config) {
   ir::Result<std::unique_ptr<executor::GpuApi>> api = executor::make_cuda_api();

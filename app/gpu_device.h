@@ -2,9 +2,11 @@
 // function says so (no_gpu_device.cpp).
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "executor/device.h"
+#include "executor/gpu_transport.h"
 #include "executor/torch/train_config.h"
 #include "ir/status.h"
 
@@ -19,12 +21,19 @@ class GpuDevice {
   [[nodiscard]] static ir::Result<std::unique_ptr<GpuDevice>> open(
       executor::nn::TrainConfig& config);
 
+  /// How many CUDA shows this process; `option` is what asked for them. Errors: Usage
+  /// "no-cuda-device", naming it.
+  [[nodiscard]] static ir::Result<std::uint32_t> count(const char* option);
+
   GpuDevice() = default;
   GpuDevice(const GpuDevice&) = delete;
   GpuDevice& operator=(const GpuDevice&) = delete;
   virtual ~GpuDevice() = default;
 
   [[nodiscard]] virtual executor::Backend& backend() = 0;
+
+  /// Lets messages to other processes go over `transport`, which must outlive the trainer.
+  [[nodiscard]] virtual executor::GpuWay use(executor::GpuTransport& transport) = 0;
 };
 
 }  // namespace xpipe::app

@@ -36,7 +36,7 @@ struct TrainArguments {
   std::optional<double> learning_rate;
   std::optional<double> momentum;
   std::optional<double> weight_decay;
-  std::string device = "cpu";
+  std::string device;  ///< empty: cuda with --transport nccl, else cpu
   std::string transport;
   std::uint32_t seed = 0;
   std::uint32_t timeout_s = 300;

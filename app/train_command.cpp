@@ -10,6 +10,7 @@
 #include "app/progress.h"
 #include "app/train_arguments.h"
 #include "app/train_faults.h"
+#include "app/train_gpus.h"
 #include "app/train_output.h"
 #include "app/train_ranks.h"
 #include "app/train_threads.h"
@@ -152,12 +153,16 @@ ir::Status train_rank(const TrainArguments& arguments,
   }
   const scheduler::StageGraph graph = graph_of(facts, config, *request.policy);
   const nn::ScheduleSource source = [&](std::uint32_t micro_batches, std::uint32_t mini_batches) {
-    return scheduler::compile(*request.policy,
-                              {.stages = facts.stages,
-                               .micro_batches = micro_batches,
-                               .mini_batches = mini_batches,
-                               .options = request.options},
-                              graph, request.passes);
+    ir::Result<ir::Schedule> compiled = scheduler::compile(*request.policy,
+                                                           {.stages = facts.stages,
+                                                            .micro_batches = micro_batches,
+                                                            .mini_batches = mini_batches,
+                                                            .options = request.options},
+                                                           graph, request.passes);
+    const bool ordered = compiled.ok() && ranks.uses_nccl();
+    const ir::Status fits =
+        ordered ? check_channels(compiled.value(), *ranks.peers()) : ir::Status();
+    return fits.ok() ? std::move(compiled) : ir::Result<ir::Schedule>(fits.error());
   };
   const ir::Result<ir::Schedule> schedule =
       source(config.micro_batches, facts.segment_mini_batches);
@@ -166,6 +171,17 @@ ir::Status train_rank(const TrainArguments& arguments,
   }
   if (ir::Status same = ranks.agree(request, facts, schedule.value()); !same.ok()) {
     return same;
+  }
+  std::unique_ptr<NcclWay> nccl;  // as the GPUs
+  nn::TrainCallbacks callbacks;
+  if (ranks.uses_nccl()) {
+    ir::Result<std::unique_ptr<NcclWay>> way =
+        NcclWay::connect(schedule.value(), *ranks.peers(), request);
+    if (!way.ok()) {
+      return way.error();
+    }
+    nccl = std::move(way).value();
+    callbacks.gpu_way = gpu->use(nccl->transport());
   }
   const std::uint32_t devices = schedule.value().devices;
   const bool pins = request.pin_threads && config.device == nn::TrainDevice::Cpu;
@@ -193,7 +209,6 @@ ir::Status train_rank(const TrainArguments& arguments,
 
   const std::uint64_t per_epoch = facts.mini_batches;
   Progress progress("training", per_epoch * config.epochs);
-  nn::TrainCallbacks callbacks;
   callbacks.peers = ranks.peers();
   callbacks.interrupted = &InterruptGuard::interrupted();
   callbacks.on_mini_batch = [&](const nn::MiniBatchRecord& record) {
@@ -249,7 +264,10 @@ int train_command(TrainArguments arguments, const scheduler::PolicyRegistry& reg
     arguments.trace_epoch.reset();
     arguments.metrics.clear();
   }
-  const ir::Result<TrainRequest> request = train_request(arguments, registry);
+  if (arguments.device.empty()) {
+    arguments.device = arguments.transport == "nccl" ? "cuda" : "cpu";
+  }
+  ir::Result<TrainRequest> request = train_request(arguments, registry);
   if (!request.ok()) {
     return report_error(request.error());
   }
@@ -270,6 +288,9 @@ int train_command(TrainArguments arguments, const scheduler::PolicyRegistry& reg
   }
   if (ir::Status fit = ranks.value().check(request.value()); !fit.ok()) {
     return report_error(fit.error());
+  }
+  if (ir::Status placed = ranks.value().place(request.value()); !placed.ok()) {
+    return report_error(placed.error());
   }
   const InterruptGuard guard;
   const ir::Status status = train_rank(arguments, request.value(), ranks.value());

@@ -6,7 +6,9 @@
 
 #include "app/arguments.h"
 #include "app/exit_status.h"
+#include "app/gpu_device.h"
 #include "app/interrupt.h"
+#include "app/train_gpus.h"
 #include <fmt/format.h>
 
 #ifdef XPIPE_HAS_C10D
@@ -92,14 +94,26 @@ ir::Status check_exchanges(const ir::Schedule& schedule, const executor::Peers& 
 }  // namespace
 
 void add_transport_option(CLI::App& command, std::string& transport) {
-  one_of(command, "--transport", transport, {"gloo", "inprocess", "nccl"},
-         "how processes that a launcher started exchange tensors (default: gloo for several)");
+  one_of(
+      command, "--transport", transport, {"gloo", "inprocess", "nccl"},
+      "how processes that a launcher started exchange tensors: gloo through the host (default for "
+      "several), nccl from GPU to GPU");
 }
 
 ir::Status TrainRanks::check(const TrainRequest& request) const {
   const std::uint32_t devices =
       request.passes.layout ? request.passes.layout->devices : request.config.stages;
   return launch_ ? executor::check_ranks(devices, launch_->ranks) : ir::Status();
+}
+
+ir::Status TrainRanks::place(TrainRequest& request) const {
+  if (uses_nccl_) {
+    if (ir::Status status = check_nccl(*launch_, request); !status.ok()) {
+      return status;
+    }
+  }
+  return launch_ && request.config.device == nn::TrainDevice::Cuda ? place_gpus(*launch_, request)
+                                                                   : ir::Status();
 }
 
 ir::Result<TrainRanks> TrainRanks::plan(const std::string& transport) {
@@ -117,23 +131,23 @@ ir::Result<TrainRanks> TrainRanks::plan(const std::string& transport) {
   }
   const bool several = launch.value() && launch.value()->ranks > 1;
   if (!transport.empty() && !launch.value()) {
-    return usage(transport +
-                 " needs a launcher: RANK and WORLD_SIZE are not set; start it with torchrun "
-                 "--no-python, mpirun or srun, or drop the option");
+    ir::Error error =
+        usage(transport +
+              " needs a launcher: RANK and WORLD_SIZE are not set; start it with torchrun "
+              "--no-python, mpirun or srun, or drop the option");
+    if (const auto gpus = GpuDevice::count("--transport"); transport == "nccl" && !gpus.ok()) {
+      error.diagnostics.push_back(gpus.error().diagnostics.front());
+    }
+    return error;
   }
   if (!several) {
     return ranks;
-  }
-  if (transport == "nccl") {
-    return usage(fmt::format(
-        "nccl needs a GPU for each of the {} ranks, and this build has no NCCL transport and so no "
-        "CUDA device for it; use --transport gloo, or one process with a thread a stage",
-        launch.value()->ranks));
   }
 #ifndef XPIPE_HAS_C10D
   return usage("this build has no gloo: Gloo's headers (Debian: libgloo-dev) were not there");
 #endif
   ranks.launch_ = std::move(launch).value();
+  ranks.uses_nccl_ = transport == "nccl";
   return ranks;
 }
 

@@ -31,7 +31,14 @@ class TrainRanks {
   /// both numbers.
   [[nodiscard]] ir::Status check(const TrainRequest& request) const;
 
+  /// Of --device cuda and --transport nccl: which GPUs this rank's devices are on, and whether NCCL
+  /// can join them. Nothing to do for others, and for one process. Errors: Usage.
+  [[nodiscard]] ir::Status place(TrainRequest& request) const;
+
   [[nodiscard]] bool several() const { return launch_.has_value(); }
+
+  /// Whether tensors go from GPU to GPU.
+  [[nodiscard]] bool uses_nccl() const { return uses_nccl_; }
 
   /// Whether this process prints and writes.
   [[nodiscard]] bool is_root() const { return !launch_ || launch_->rank == 0; }
@@ -58,6 +65,7 @@ class TrainRanks {
 
  private:
   std::optional<executor::LaunchEnvironment> launch_;
+  bool uses_nccl_ = false;
   std::unique_ptr<executor::Processes> processes_;
 };
 

@@ -182,7 +182,7 @@ bool GpuBackend::launch_ready(LaneState& lane) {
 
 /// Whether the task is one end of a transfer whose other end is on another process's GPU.
 bool GpuBackend::meets_another(const Pending& pending) const {
-  if (options_.transport == nullptr || owners_.empty()) {
+  if (transport_ == nullptr || owners_.empty()) {
     return false;
   }
   const ir::Lane& lane = schedule_->lane(schedule_->task(pending.task).lane);
@@ -351,9 +351,9 @@ void GpuBackend::drop_pending() {
   for (LaneState& lane : lanes_) {
     lane.pending.clear();
   }
-  if (options_.transport != nullptr && !aborted_) {
+  if (transport_ != nullptr && !aborted_) {
     aborted_ = true;
-    options_.transport->abort();
+    transport_->abort();
   }
 }
 
@@ -372,8 +372,8 @@ void GpuBackend::poll_until(const std::function<bool()>& enough) {
       drop_pending();
       gpu_is_broken_ = true;
     } else if (still > kSpin) {
-      if (options_.transport != nullptr && !state_.stopping()) {
-        if (const Status status = options_.transport->check(); !status.ok()) {
+      if (transport_ != nullptr && !state_.stopping()) {
+        if (const Status status = transport_->check(); !status.ok()) {
           state_.fail(status.error());
         }
       }

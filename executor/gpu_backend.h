@@ -54,8 +54,6 @@ struct GpuBackendOptions {
   std::uint32_t ahead = 32;
   /// Called before each work, on the same thread: what it launches must go to this stream.
   std::function<void(GpuStream)> on_lane = {};
-  /// Carries the messages to and from other processes; none: the host does. Outlives the backend.
-  GpuTransport* transport = nullptr;
 };
 
 class GpuBackend final : public Backend {
@@ -85,6 +83,10 @@ class GpuBackend final : public Backend {
 
   /// The stream of the work that is being called. Requires: called by it.
   [[nodiscard]] GpuStream current() const { return current_; }
+
+  /// What carries messages to and from other processes from the next run on; null: the host does.
+  /// Outlives the backend or is taken away.
+  void set_transport(GpuTransport* transport) { transport_ = transport; }
 
   /// What begin() says of the map, before there is a schedule.
   [[nodiscard]] ir::Status check_map() const;
@@ -158,6 +160,7 @@ class GpuBackend final : public Backend {
 
   GpuApi& api_;
   const GpuBackendOptions options_;
+  GpuTransport* transport_ = nullptr;
   StopState state_;
   const ir::Schedule* schedule_ = nullptr;
   std::map<std::pair<ir::DeviceId, std::size_t>, GpuStream> streams_;  ///< over all runs

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include "executor/gpu_api.h"
 #include "ir/ids.h"
@@ -44,6 +45,12 @@ class GpuTransport {
 
   /// Ends what is under way on the GPUs; what is asked for after it fails.
   virtual void abort() = 0;
+};
+
+/// How handlers use one: the way, and the stream that they launch on.
+struct GpuWay {
+  GpuTransport* transport = nullptr;  ///< none: messages go through the host
+  std::function<GpuStream()> stream;
 };
 
 }  // namespace xpipe::executor

@@ -69,6 +69,22 @@ torch::Tensor moved_to(const torch::Tensor& tensor, torch::Device device) {
   return copy;
 }
 
+torch::Tensor staged_to_host(const torch::Tensor& tensor) {
+  if (tensor.is_cpu()) {
+    return tensor;
+  }
+  adopt(tensor);
+  torch::Tensor host =
+      torch::empty(tensor.sizes(), torch::TensorOptions(tensor.scalar_type()).pinned_memory(true));
+  host.copy_(tensor.detach(), /*non_blocking=*/true);
+  return host;
+}
+
+torch::Tensor dense(const torch::Tensor& tensor) {
+  adopt(tensor);
+  return tensor.detach().contiguous();
+}
+
 PendingNumbers::PendingNumbers(const torch::Tensor& first, const torch::Tensor& second) {
   const torch::NoGradGuard no_grad;
   const torch::Tensor numbers =

@@ -19,6 +19,13 @@ void adopt(const torch::Tensor& tensor);
 /// between GPUs directly where they can. Adopts what it reads.
 [[nodiscard]] torch::Tensor moved_to(const torch::Tensor& tensor, torch::Device device);
 
+/// The numbers of `tensor` on their way to pinned memory of the host, to be read when the current
+/// stream has done so. On the CPU the tensor itself.
+[[nodiscard]] torch::Tensor staged_to_host(const torch::Tensor& tensor);
+
+/// Row-major, for whoever reads the memory on the current stream. Adopts what it reads.
+[[nodiscard]] torch::Tensor dense(const torch::Tensor& tensor);
+
 /// Two numbers on their way from the GPU to the host.
 class PendingNumbers {
  public:

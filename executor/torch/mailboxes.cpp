@@ -24,6 +24,21 @@ ir::Error bad_message(std::string what) {
   return ir::make_error(ErrorKind::Runtime, "bad-message", "", std::move(what));
 }
 
+/// Changes all tensors of a message.
+ir::Status change(Mailboxes::Message& message, const Mailboxes::Carry& into) {
+  if (!into) {
+    return {};
+  }
+  for (torch::Tensor& tensor : message) {
+    ir::Result<torch::Tensor> changed = into(tensor);
+    if (!changed.ok()) {
+      return changed.status();
+    }
+    tensor = std::move(changed).value();
+  }
+  return {};
+}
+
 ir::Bytes bytes_in(const std::vector<Mailboxes::Message>& messages) {
   ir::Bytes bytes = 0;
   for (const Mailboxes::Message& message : messages) {
@@ -37,6 +52,9 @@ ir::Bytes bytes_in(const std::vector<Mailboxes::Message>& messages) {
 }  // namespace
 
 PackedTensor pack(const torch::Tensor& tensor) {
+  if (tensor.is_meta()) {
+    return {.type = static_cast<std::uint8_t>(tensor.scalar_type()), .sizes = tensor.sizes().vec()};
+  }
   const auto dense = std::make_shared<const torch::Tensor>(tensor.detach().cpu().contiguous());
   PackedTensor packed;
   packed.type = static_cast<std::uint8_t>(dense->scalar_type());
@@ -55,6 +73,9 @@ ir::Result<torch::Tensor> unpack(const PackedTensor& packed) {
   std::size_t bytes = c10::elementSize(type);
   for (const std::int64_t size : packed.sizes) {
     bytes *= static_cast<std::size_t>(size);
+  }
+  if (packed.bytes == 0 && packed.data == nullptr) {
+    return torch::empty(packed.sizes, torch::TensorOptions(type).device(torch::kMeta));
   }
   if (bytes != packed.bytes) {
     return bad_message("a tensor of " + std::to_string(bytes) + " bytes came with " +
@@ -123,19 +144,22 @@ Mailboxes::Message Mailboxes::take(ir::Pass pass,
   return std::exchange(places(pass, from, to).inbox.at(j), {});
 }
 
-ir::Status Mailboxes::send(const ir::Task& task) {
+ir::Status Mailboxes::send(const ir::Task& task, const Carry& carry) {
   const auto& message = std::get<ir::Send>(task.payload);
   const std::uint32_t j = index_of(message.micro_batch);
   Places& between = places(message.pass, index_of(task.stage), index_of(message.peer));
   if (between.outbox.at(j).empty()) {
     return not_arrived("tensor to send");
   }
-  between.wire[j] = std::exchange(between.outbox[j], {});
+  Message leaving = std::exchange(between.outbox[j], {});
+  if (ir::Status status = change(leaving, carry); !status.ok()) {
+    return status;
+  }
+  between.wire[j] = std::move(leaving);
   return {};
 }
 
-ir::Status Mailboxes::receive(const ir::Task& task,
-                              const std::function<torch::Tensor(const torch::Tensor&)>& bring) {
+ir::Status Mailboxes::receive(const ir::Task& task, const Carry& bring) {
   const auto& message = std::get<ir::Receive>(task.payload);
   const std::uint32_t j = index_of(message.micro_batch);
   Places& between = places(message.pass, index_of(message.peer), index_of(task.stage));
@@ -143,10 +167,8 @@ ir::Status Mailboxes::receive(const ir::Task& task,
     return not_arrived("message");
   }
   Message arrived = std::exchange(between.wire[j], {});
-  if (bring) {
-    for (torch::Tensor& tensor : arrived) {
-      tensor = bring(tensor);
-    }
+  if (ir::Status status = change(arrived, bring); !status.ok()) {
+    return status;
   }
   between.inbox[j] = std::move(arrived);
   return {};

@@ -5,6 +5,8 @@
 //   stage k forward -> outbox -> SEND -> wire -> RECV -> inbox -> stage k + 1 forward
 //   (two stages on one device: outbox and inbox are one, no messages)
 //   (two processes:  outbox -> SEND -> wire --collect()--> transport --deliver()--> wire -> RECV)
+//   (their GPUs:     SEND and RECV move the numbers themselves; what lies on the wire, and is
+//                    packed and unpacked, is a tensor of LibTorch's meta device: sizes and type)
 //
 // Thread-safety: lanes and transport may call at the same time; each place is written and read in
 // an order that the schedule's edges give.
@@ -26,16 +28,18 @@
 
 namespace xpipe::executor::nn {
 
-/// The tensor's memory, on the CPU and row-major (a copy where it is not).
+/// The tensor's memory, on the CPU and row-major (a copy where it is not); of a meta tensor none.
 [[nodiscard]] PackedTensor pack(const torch::Tensor& tensor);
 
-/// A tensor on the packed memory, which it keeps. Errors: Runtime "bad-message" when sizes, type
-/// and bytes do not agree.
+/// A tensor on the packed memory, which it keeps; a meta tensor where there is none. Errors:
+/// Runtime "bad-message" when sizes, type and bytes do not agree.
 [[nodiscard]] ir::Result<torch::Tensor> unpack(const PackedTensor& packed);
 
 class Mailboxes final : public Mail {
  public:
   using Message = std::vector<torch::Tensor>;
+  /// What a tensor becomes on its way.
+  using Carry = std::function<ir::Result<torch::Tensor>(const torch::Tensor&)>;
 
   /// Empties all places; `schedule` must outlive the segment.
   void begin_segment(const ir::Schedule& schedule);
@@ -47,10 +51,10 @@ class Mailboxes final : public Mail {
   [[nodiscard]] Message take(ir::Pass pass, std::size_t from, std::size_t to, std::uint32_t j);
 
   /// The tasks' own work. Errors: Internal "no-tensor" when there is nothing to move.
-  ir::Status send(const ir::Task& task);
-  /// `bring`: what a tensor becomes on the receiver's device.
-  ir::Status receive(const ir::Task& task,
-                     const std::function<torch::Tensor(const torch::Tensor&)>& bring = {});
+  /// `carry`: what a tensor becomes on the wire; `bring`: on the receiver's device. Without them,
+  /// itself. Errors: theirs, too.
+  ir::Status send(const ir::Task& task, const Carry& carry = {});
+  ir::Status receive(const ir::Task& task, const Carry& bring = {});
 
   [[nodiscard]] std::optional<Parcel> collect(ir::TaskId task) override;
   [[nodiscard]] ir::Status deliver(ir::TaskId task, Parcel parcel) override;

@@ -83,6 +83,13 @@ StageOwners stage_owners(const Peers* peers, const ir::Schedule& schedule) {
   return owners;
 }
 
+std::function<bool(ir::DeviceId)> remote_devices(const Peers* peers) {
+  if (peers == nullptr) {
+    return {};
+  }
+  return [peers](ir::DeviceId device) { return !peers->is_local(device); };
+}
+
 ir::Status merge_timeline(Peers& peers,
                           const ir::Schedule& schedule,
                           ir::Timeline& timeline,

@@ -5,10 +5,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "executor/peers.h"
 #include "executor/torch/trainer.h"
+#include "ir/ids.h"
 #include "ir/schedule.h"
 #include "ir/status.h"
 #include "ir/timeline.h"
@@ -20,6 +22,9 @@ using StageOwners = std::vector<std::uint32_t>;
 
 /// Without peers, rank 0 holds everything.
 [[nodiscard]] StageOwners stage_owners(const Peers* peers, const ir::Schedule& schedule);
+
+/// Which devices other processes run; empty where there are none. `peers` must outlive it.
+[[nodiscard]] std::function<bool(ir::DeviceId)> remote_devices(const Peers* peers);
 
 /// Clocks are measured and the timelines merged (executor/processes/clocks.h). `timeline` and
 /// `began`, the moment of its 0 on this rank's clock, are replaced on rank 0.

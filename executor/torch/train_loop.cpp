@@ -71,15 +71,6 @@ EpochRecord summary_of(std::uint32_t epoch, const EpochSums& sums) {
   return summary;
 }
 
-/// In the order of replicas.
-std::vector<ir::DeviceId> replica_devices(const ir::Schedule& schedule) {
-  std::vector<ir::DeviceId> devices;
-  for (const ir::StageInfo& stage : schedule.stages) {
-    devices.insert(devices.end(), stage.devices.begin(), stage.devices.end());
-  }
-  return devices;
-}
-
 /// A sum over replicas, or over places of a shared weight, reads gradients that another stream
 /// frees.
 ir::Status check_gpus(const ir::Schedule& schedule, const ComputeConfig& compute) {
@@ -225,7 +216,9 @@ ir::Status TrainLoop::plan() {
               .interrupted = callbacks_.interrupted,
               .on_mini_batch = callbacks_.on_mini_batch,
               .compute = config.compute,
-              .replica_devices = replica_devices(*schedule.value())};
+              .replica_devices = replica_devices(*schedule.value()),
+              .is_remote = remote_devices(callbacks_.peers),
+              .gpu_way = callbacks_.gpu_way};
   if (ir::Status status = check_gpus(*schedule.value(), config.compute); !status.ok()) {
     return status;
   }

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "executor/device.h"
+#include "executor/gpu_transport.h"
 #include "executor/handlers.h"
 #include "executor/peers.h"
 #include "executor/torch/segments.h"
@@ -132,6 +133,8 @@ struct TrainCallbacks {
   /// The other processes of the run; null: there are none. With them, the result is whole on rank
   /// 0.
   Peers* peers = nullptr;
+  /// How GPUs of this process reach those of others; by default through the host.
+  GpuWay gpu_way = {};
   /// May replace or wrap handlers before each epoch: tests inject faults and record.
   std::function<void(HandlerTable&)> wrap_handlers;
 };

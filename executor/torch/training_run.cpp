@@ -65,6 +65,14 @@ std::vector<std::uint32_t> replicas_of_stages(const ir::Schedule& schedule) {
   return replicas;
 }
 
+std::vector<ir::DeviceId> replica_devices(const ir::Schedule& schedule) {
+  std::vector<ir::DeviceId> devices;
+  for (const ir::StageInfo& stage : schedule.stages) {
+    devices.insert(devices.end(), stage.devices.begin(), stage.devices.end());
+  }
+  return devices;
+}
+
 TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
                          const SampleSource& samples,
                          RunOptions options)
@@ -347,16 +355,6 @@ ir::Status TrainingRun::stash(const ir::Task& task) {
 
 ir::Status TrainingRun::release(const ir::Task& task) {
   return stage_of(task).release(std::get<ir::Release>(task.payload));
-}
-
-ir::Status TrainingRun::send(const ir::Task& task) {
-  return mailboxes_.send(task);
-}
-
-ir::Status TrainingRun::receive(const ir::Task& task) {
-  const torch::Device device = stage_of(task).device();
-  return mailboxes_.receive(
-      task, [device](const torch::Tensor& tensor) { return moved_to(tensor, device); });
 }
 
 ir::Bytes TrainingRun::probe_bytes() const {

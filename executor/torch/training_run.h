@@ -17,6 +17,7 @@
 
 #include <torch/torch.h>
 
+#include "executor/gpu_transport.h"
 #include "executor/handlers.h"
 #include "executor/torch/gradient_exchange.h"
 #include "executor/torch/input_loader.h"
@@ -48,6 +49,8 @@ struct RunOptions {
   std::function<void(const MiniBatchRecord&)> on_mini_batch;
   ComputeConfig compute;
   std::vector<ir::DeviceId> replica_devices = {};  ///< with compute.gpus: of each replica's layers
+  std::function<bool(ir::DeviceId)> is_remote = {};  ///< run by another process; empty: none is
+  GpuWay gpu_way = {};                               ///< to and from those
 };
 
 /// The samples of one segment.
@@ -122,6 +125,7 @@ class TrainingRun {
   ir::Status release(const ir::Task& task);
   ir::Status send(const ir::Task& task);
   ir::Status receive(const ir::Task& task);
+  [[nodiscard]] bool meets_another(const ir::Lane& lane) const;
   ir::Status all_reduce(const ir::Task& task);
   ir::Status sum_tied(const ir::Task& task);
   ir::Status clip_norm(const ir::Task& task);
@@ -173,5 +177,7 @@ class TrainingRun {
 [[nodiscard]] bool splits_backward(const ir::Schedule& schedule);
 /// How many replicas each stage has.
 [[nodiscard]] std::vector<std::uint32_t> replicas_of_stages(const ir::Schedule& schedule);
+/// Of each of them, in the order of ir::Replicas.
+[[nodiscard]] std::vector<ir::DeviceId> replica_devices(const ir::Schedule& schedule);
 
 }  // namespace xpipe::executor::nn

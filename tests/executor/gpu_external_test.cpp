@@ -123,8 +123,8 @@ struct Process {
       : half(rank),
         gpu({.gpus = 2, .looks = 1}),
         transport(gpu, meetings),
-        backend(gpu,
-                {.device_map = {0, 1}, .time_out = time_out, .ahead = 3, .transport = &transport}) {
+        backend(gpu, {.device_map = {0, 1}, .time_out = time_out, .ahead = 3}) {
+    backend.set_transport(&transport);
   }
 
   Half half;

@@ -1,0 +1,13 @@
+#include "app/train_gpus.h"
+
+namespace xpipe::app {
+
+ir::Result<std::unique_ptr<NcclWay>> NcclWay::connect(const ir::Schedule& /*schedule*/,
+                                                      executor::Peers& /*peers*/,
+                                                      const TrainRequest& /*request*/) {
+  return ir::make_error(ir::ErrorKind::Usage, "no-nccl", "--transport",
+                        "nccl: this xpipe was built without NCCL; build it where nvcc and nccl.h "
+                        "are, with ./dev build --preset cuda, or use --transport gloo");
+}
+
+}  // namespace xpipe::app
