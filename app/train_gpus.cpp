@@ -40,6 +40,9 @@ ir::Status check_nccl(const executor::LaunchEnvironment& launch, const TrainRequ
   if (!gpus.ok()) {
     return gpus.status();
   }
+  if (ir::Status built = NcclWay::check_built(); !built.ok()) {
+    return built;
+  }
   if (request.config.device != executor::nn::TrainDevice::Cuda) {
     return ir::make_error(ir::ErrorKind::Usage, "options", "--transport",
                           "nccl moves tensors between GPUs, and the device is another; use "

@@ -31,6 +31,9 @@ namespace xpipe::app {
 /// The connections of one rank; must outlive the training.
 class NcclWay {
  public:
+  /// Whether this build has NCCL. Errors: Usage "no-nccl".
+  [[nodiscard]] static ir::Status check_built();
+
   /// Meets the ranks that `schedule` sends to or receives from; all call it. Errors: those of
   /// executor/nccl; without it, Usage.
   [[nodiscard]] static ir::Result<std::unique_ptr<NcclWay>> connect(const ir::Schedule& schedule,

@@ -74,7 +74,7 @@ ir::Result<torch::Tensor> unpack(const PackedTensor& packed) {
   for (const std::int64_t size : packed.sizes) {
     bytes *= static_cast<std::size_t>(size);
   }
-  if (packed.bytes == 0 && packed.data == nullptr) {
+  if (packed.bytes == 0 && bytes > 0) {
     return torch::empty(packed.sizes, torch::TensorOptions(type).device(torch::kMeta));
   }
   if (bytes != packed.bytes) {

@@ -158,6 +158,49 @@ TEST_CASE("processes: what cannot be is refused with both numbers before anybody
   }
 }
 
+TEST_CASE("processes: nccl says what it lacks, with a way out, before anybody is met (K4)") {
+  struct Case {
+    std::vector<std::string> more;
+    RankedRun::Variables variables;
+    std::vector<std::string> said;
+  };
+
+  // A machine may have GPUs: CUDA is told to show none.
+  const RankedRun::Variables none{{"CUDA_VISIBLE_DEVICES", ""}};
+  const RankedRun::Variables alone{{"CUDA_VISIBLE_DEVICES", ""}, {"RANK", ""}, {"WORLD_SIZE", ""}};
+  const std::vector<Case> cases = {
+      {{}, none, {"--transport", "no CUDA device"}},
+      {{"--device", "cuda"}, none, {"--transport", "no CUDA device"}},
+      {{"--device", "cpu"}, none, {"--transport", "no CUDA device"}},
+      {{}, alone, {"torchrun", "no CUDA device"}},
+      {{"--stages", "2", "--device-map", "0,0"},
+       {},
+       {"--device-map", "device 0 of rank 0 and device 1 of rank 1 on GPU 0", "gloo"}},
+      {{"--stages", "2", "--device-map", "0"},
+       {},
+       {"--device-map", "on GPU 0", "--transport gloo"}},
+      {{"--stages", "2", "--device-map", "0,0"}, {{"LOCAL_RANK", "7"}}, {"LOCAL_RANK", "is '7'"}},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.said);
+    std::vector<std::string> arguments = {
+        "train",       "--policy", "gpipe", "--data", in_tree("examples/data/digits"),
+        "--transport", "nccl"};
+    arguments.insert(arguments.end(), c.more.begin(), c.more.end());
+    if (c.more.empty() || c.more[0] != "--stages") {
+      arguments.insert(arguments.end(), {"--stages", "2"});
+    }
+    RankedRun run(2);
+    run.start(1, arguments, c.variables);
+    const Answer answer = run.wait(1);
+    CHECK(answer.status == 2);
+    CHECK(answer.out.empty());
+    for (const std::string& said : c.said) {
+      CHECK_MESSAGE(answer.err.find(said) != std::string::npos, answer.err);
+    }
+  }
+}
+
 TEST_CASE("processes: --transport inprocess trains alone whatever the launcher says") {
   RankedRun run(2);
   run.start(0, train("gpipe", {"--json", "--transport", "inprocess"}));
