@@ -41,12 +41,6 @@ std::optional<ExchangeName> name_of(const ir::Task& task) {
   return std::nullopt;
 }
 
-/// A part of an exchange, and what stands before it in its lane and is no part of it.
-struct Part {
-  TaskId task{};
-  std::optional<TaskId> behind;
-};
-
 }  // namespace
 
 void add_exchanges(const StageGraph& graph, bool clips, ir::ComputePlan& plan) {
@@ -96,8 +90,8 @@ bool is_same_exchange(const ComputeOp& a, const ComputeOp& b) {
          (a.kind == OpKind::SumTied && a.stage == b.peer && a.peer == b.stage);
 }
 
-bool join_exchanges(ir::Schedule& schedule) {
-  std::map<ExchangeName, std::vector<Part>> exchanges;
+std::vector<std::vector<ExchangePart>> exchange_parts(const ir::Schedule& schedule) {
+  std::map<ExchangeName, std::vector<ExchangePart>> exchanges;
   for (const ir::Lane& lane : schedule.lanes) {
     for (std::size_t i = 0; lane.kind == ir::LaneKind::Compute && i < lane.order.size(); ++i) {
       const std::optional<ExchangeName> name = name_of(schedule.task(lane.order[i]));
@@ -112,9 +106,19 @@ bool join_exchanges(ir::Schedule& schedule) {
           {lane.order[i], before > 0 ? std::optional(lane.order[before - 1]) : std::nullopt});
     }
   }
-  for (const auto& [name, parts] : exchanges) {
-    for (const Part& from : parts) {
-      for (const Part& to : parts) {
+  std::vector<std::vector<ExchangePart>> all;
+  all.reserve(exchanges.size());
+  for (auto& [name, parts] : exchanges) {
+    all.push_back(std::move(parts));
+  }
+  return all;
+}
+
+bool join_exchanges(ir::Schedule& schedule) {
+  const std::vector<std::vector<ExchangePart>> exchanges = exchange_parts(schedule);
+  for (const std::vector<ExchangePart>& parts : exchanges) {
+    for (const ExchangePart& from : parts) {
+      for (const ExchangePart& to : parts) {
         const bool other_lane = schedule.task(from.task).lane != schedule.task(to.task).lane;
         if (from.behind && other_lane) {
           schedule.edges.push_back({*from.behind, to.task});

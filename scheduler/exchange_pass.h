@@ -7,9 +7,12 @@
 //                 /~~~~~~~~~~~~~~~~~~~~~~~~\      other ones, so that none starts before all can
 #pragma once
 
+#include <optional>
 #include <string_view>
+#include <vector>
 
 #include "ir/compute_plan.h"
+#include "ir/ids.h"
 #include "ir/schedule.h"
 #include "scheduler/stage_graph.h"
 
@@ -29,6 +32,16 @@ void add_exchanges(const StageGraph& graph, bool clips, ir::ComputePlan& plan);
 
 /// Whether the two are parts of one exchange.
 [[nodiscard]] bool is_same_exchange(const ir::ComputeOp& a, const ir::ComputeOp& b);
+
+/// One part of an exchange: a task, and what stands before the exchange in its lane. When `behind`
+/// is done, so is all that this part brings.
+struct ExchangePart {
+  ir::TaskId task{};
+  std::optional<ir::TaskId> behind;
+};
+
+/// The parts of all exchanges, together those of one.
+[[nodiscard]] std::vector<std::vector<ExchangePart>> exchange_parts(const ir::Schedule& schedule);
 
 /// Adds the edges by which the parts of each exchange wait for each other, unsorted, some twice.
 /// Returns whether there are any exchanges.

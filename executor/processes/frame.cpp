@@ -1,6 +1,8 @@
 #include "executor/processes/frame.h"
 
+#include <cstddef>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <new>
 #include <string>
@@ -73,6 +75,8 @@ class Reader {
     at_ += padded(bytes);
   }
 
+  void skip(std::size_t bytes) { at_ += bytes; }
+
   [[nodiscard]] bool good() const { return good_; }
 
  private:
@@ -100,6 +104,26 @@ bool fits_in_head(const Parcel& parcel) {
     bytes += padded(tensor.bytes);
   }
   return bytes <= kHeadBytes;
+}
+
+std::vector<Frame> in_parts(Frame frame) {
+  std::vector<PackedTensor>& tensors = frame.parcel.tensors;
+  const std::size_t parts = tensors.empty() ? 0 : (tensors.size() - 1) / kMaxTensors;
+  std::vector<Frame> frames;
+  frames.reserve(parts + 1);
+  for (std::size_t part = 0; part < parts; ++part) {
+    const auto first = tensors.begin() + static_cast<std::ptrdiff_t>(part * kMaxTensors);
+    frames.push_back(
+        {.kind = FrameKind::Part,
+         .segment = frame.segment,
+         .task = frame.task,
+         .parcel = {.tensors = {std::move_iterator(first),
+                                std::move_iterator(first + std::ptrdiff_t{kMaxTensors})}}});
+  }
+  tensors.erase(tensors.begin(),
+                tensors.begin() + static_cast<std::ptrdiff_t>(parts * kMaxTensors));
+  frames.push_back(std::move(frame));
+  return frames;
 }
 
 Head encode_head(const Frame& frame) {
@@ -135,7 +159,7 @@ Head encode_head(const Frame& frame) {
   return head;
 }
 
-ir::Result<DecodedHead> decode_head(const Head& head) {
+ir::Result<DecodedHead> describe_head(const Head& head) {
   Reader reader(head);
   if (reader.get<std::uint32_t>() != kMagic) {
     return bad_frame("what came is no frame of xpipe; do all ranks run the same build?");
@@ -177,7 +201,14 @@ ir::Result<DecodedHead> decode_head(const Head& head) {
   if (!reader.good() || (!decoded.follow && !fits_in_head(decoded.frame.parcel))) {
     return bad_frame("a head that is longer than itself");
   }
-  decoded.memory.reserve(count);
+  return decoded;
+}
+
+void give_memory(const Head& head, DecodedHead& decoded) {
+  std::vector<PackedTensor>& tensors = decoded.frame.parcel.tensors;
+  Reader reader(head);
+  reader.skip(described_bytes(decoded.frame.parcel));
+  decoded.memory.reserve(tensors.size());
   for (PackedTensor& tensor : tensors) {
     const std::shared_ptr<std::byte> memory = allocate(tensor.bytes);
     if (!decoded.follow) {
@@ -186,6 +217,13 @@ ir::Result<DecodedHead> decode_head(const Head& head) {
     decoded.memory.push_back(memory.get());
     tensor.data = memory.get();
     tensor.owner = memory;
+  }
+}
+
+ir::Result<DecodedHead> decode_head(const Head& head) {
+  ir::Result<DecodedHead> decoded = describe_head(head);
+  if (decoded.ok()) {
+    give_memory(head, decoded.value());
   }
   return decoded;
 }

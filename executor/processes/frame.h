@@ -21,6 +21,7 @@ namespace xpipe::executor {
 enum class FrameKind : std::uint8_t {
   Beat,    ///< nothing new, but alive
   Done,    ///< a task is done; its mail
+  Part,    ///< the first tensors of a frame that has too many; others follow at once
   Plain,   ///< a message at a drained border
   Failed,  ///< the first failure that the sender knows of; its last frame
   Bye,     ///< all is done; its last frame
@@ -28,8 +29,8 @@ enum class FrameKind : std::uint8_t {
 
 struct Frame {
   FrameKind kind = FrameKind::Beat;
-  std::uint32_t segment = 0;  ///< Done: which run of a schedule, counted from 1
-  std::uint32_t task = 0;     ///< Done: the TaskId
+  std::uint32_t segment = 0;  ///< Done, Part: which run of a schedule, counted from 1; 0: none
+  std::uint32_t task = 0;     ///< Done, Part: the TaskId
   Parcel parcel;
 };
 
@@ -46,6 +47,9 @@ using Head = std::array<std::byte, kHeadBytes>;
 /// Whether the tensors travel within the head.
 [[nodiscard]] bool fits_in_head(const Parcel& parcel);
 
+/// `frame` as frames of at most kMaxTensors tensors each: Parts, and what is left as what it was.
+[[nodiscard]] std::vector<Frame> in_parts(Frame frame);
+
 /// Requires: at most kMaxTensors tensors of at most kMaxDimensions dimensions.
 [[nodiscard]] Head encode_head(const Frame& frame);
 
@@ -57,7 +61,14 @@ struct DecodedHead {
   std::vector<std::byte*> memory;  ///< by tensor
 };
 
-/// Errors: Runtime "bad-frame".
+/// What the head says, without any memory. Errors: Runtime "bad-frame".
+[[nodiscard]] ir::Result<DecodedHead> describe_head(const Head& head);
+
+/// Memory for the tensors of what describe_head() returned, filled where the head has them. Throws
+/// std::bad_alloc.
+void give_memory(const Head& head, DecodedHead& decoded);
+
+/// Both.
 [[nodiscard]] ir::Result<DecodedHead> decode_head(const Head& head);
 
 }  // namespace xpipe::executor

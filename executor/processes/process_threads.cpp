@@ -1,5 +1,6 @@
 // The threads of Processes: what they send, hear and watch.
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -74,16 +75,25 @@ bool Processes::send_frame(std::uint32_t peer, const Frame& frame) {
 void Processes::receive_from(std::uint32_t peer) {
   try {
     hear(peer);
-  } catch (const std::exception& exception) {  // no memory for a message, above all
-    const std::lock_guard lock(mutex_);
-    peers_[peer].heard_last = true;
-    record({.rank = rank(),
-            .signal = 0,
-            .error = ir::make_error(
-                ErrorKind::Runtime, "receive-failed", "peer rank " + std::to_string(peer),
-                std::string("a message of it cannot be taken: ") + exception.what())});
-    notify();
+  } catch (const std::exception& exception) {
+    cannot_take(peer, {}, exception.what());
   }
+}
+
+/// No memory for it, above all. In the place of the failure stands the task that it came with.
+void Processes::cannot_take(std::uint32_t peer, const Arriving& arriving, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const ir::Task* task = task_of(arriving);
+  peers_[peer].heard_last = true;
+  record(
+      {.rank = rank(),
+       .signal = 0,
+       .error = ir::make_error(
+           ErrorKind::Runtime, "receive-failed",
+           task != nullptr ? ir::to_text(*task) : "peer rank " + std::to_string(peer),
+           "its message of " + std::to_string(arriving.bytes) + " bytes, from rank " +
+               std::to_string(peer) + ", cannot be taken here: " + why.substr(0, why.find('\n')))});
+  notify();
 }
 
 void Processes::hear(std::uint32_t peer) {
@@ -96,30 +106,42 @@ void Processes::hear(std::uint32_t peer) {
       return;
     }
     from.last_heard = Clock::now().time_since_epoch().count();
-    ir::Result<DecodedHead> decoded = decode_head(head);
-    if (!decoded.ok()) {
+    ir::Result<DecodedHead> described = describe_head(head);
+    if (!described.ok()) {
       const std::lock_guard lock(mutex_);
-      ir::Error error = decoded.error();
+      ir::Error error = described.error();
       error.diagnostics.front().where = "peer rank " + std::to_string(peer);
       record({.rank = rank(), .signal = 0, .error = std::move(error)});
       from.heard_last = true;
       notify();
       return;
     }
-    if (decoded.value().follow && !receive_tensors(peer, decoded.value())) {
-      return;
+    DecodedHead& decoded = described.value();
+    Arriving arriving{
+        .kind = decoded.frame.kind, .segment = decoded.frame.segment, .task = decoded.frame.task};
+    for (const PackedTensor& tensor : decoded.frame.parcel.tensors) {
+      arriving.bytes += tensor.bytes;
     }
-    if (!take(peer, std::move(decoded.value().frame))) {
+    try {
+      give_memory(head, decoded);
+      if (decoded.follow && !receive_tensors(peer, arriving, decoded)) {
+        return;
+      }
+      if (!take(peer, std::move(decoded.frame))) {
+        return;
+      }
+    } catch (const std::exception& exception) {
+      cannot_take(peer, arriving, exception.what());
       return;
     }
   }
 }
 
-bool Processes::receive_tensors(std::uint32_t peer, DecodedHead& head) {
+bool Processes::receive_tensors(std::uint32_t peer, const Arriving& arriving, DecodedHead& head) {
   Peer& from = peers_[peer];
   {
     const std::lock_guard lock(mutex_);
-    from.receiving = describe(peer, head.frame);
+    from.receiving = describe(arriving);
   }
   const std::vector<PackedTensor>& tensors = head.frame.parcel.tensors;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
@@ -139,24 +161,34 @@ bool Processes::receive_tensors(std::uint32_t peer, DecodedHead& head) {
   return true;
 }
 
-std::string Processes::describe(std::uint32_t /*peer*/, const Frame& frame) const {
-  std::size_t bytes = 0;
-  for (const PackedTensor& tensor : frame.parcel.tensors) {
-    bytes += tensor.bytes;
-  }
-  const std::string size = std::to_string(bytes) + " bytes";
-  if (frame.kind == FrameKind::Done && schedule_ != nullptr && frame.segment == segment_ &&
-      frame.task < schedule_->tasks.size()) {
-    return ir::to_text(schedule_->tasks[frame.task]) + " (" + size + ")";
-  }
-  return "a message of " + size;
+const ir::Task* Processes::task_of(const Arriving& arriving) const {
+  const bool has_task = arriving.kind == FrameKind::Done || arriving.kind == FrameKind::Part;
+  return has_task && schedule_ != nullptr && arriving.segment == segment_ &&
+                 arriving.task < schedule_->tasks.size()
+             ? &schedule_->tasks[arriving.task]
+             : nullptr;
+}
+
+std::string Processes::describe(const Arriving& arriving) const {
+  const std::string size = std::to_string(arriving.bytes) + " bytes";
+  const ir::Task* task = task_of(arriving);
+  return task != nullptr ? ir::to_text(*task) + " (" + size + ")" : "a message of " + size;
 }
 
 bool Processes::take(std::uint32_t peer, Frame frame) {
   const std::lock_guard lock(mutex_);
   Peer& from = peers_[peer];
+  if (frame.kind == FrameKind::Done || frame.kind == FrameKind::Plain) {
+    // Behind those of its parts, which came first.
+    std::vector<PackedTensor> tensors = std::exchange(from.parts, {});
+    std::ranges::move(frame.parcel.tensors, std::back_inserter(tensors));
+    frame.parcel.tensors = std::move(tensors);
+  }
   switch (frame.kind) {
     case FrameKind::Beat:
+      return true;
+    case FrameKind::Part:
+      std::ranges::move(frame.parcel.tensors, std::back_inserter(from.parts));
       return true;
     case FrameKind::Done:
       if (failure_) {

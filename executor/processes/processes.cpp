@@ -1,6 +1,7 @@
 #include "executor/processes/processes.h"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 #include <utility>
 
@@ -242,7 +243,7 @@ bool Processes::all_said(bool Peer::* last) const {
 
 void Processes::post(std::uint32_t peer, Frame frame) {
   if (!peers_[peer].sent_last) {
-    peers_[peer].queue.push_back(std::move(frame));
+    std::ranges::move(in_parts(std::move(frame)), std::back_inserter(peers_[peer].queue));
     peers_[peer].ready.notify_one();
   }
 }

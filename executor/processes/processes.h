@@ -102,11 +102,20 @@ class Processes final : public Peers {
     // guarded by mutex_
     std::deque<Frame> queue;
     std::deque<Parcel> inbox;
-    bool sent_last = false;   ///< Failed or Bye is out, or the link is lost
-    bool heard_last = false;  ///< Failed or Bye has come, or the link is lost
-    std::string receiving;    ///< what is under way, for messages; empty: nothing
+    std::vector<PackedTensor> parts;  ///< that have come of a frame of several
+    bool sent_last = false;           ///< Failed or Bye is out, or the link is lost
+    bool heard_last = false;          ///< Failed or Bye has come, or the link is lost
+    std::string receiving;            ///< what is under way, for messages; empty: nothing
     // written by the receiver only
     std::atomic<std::int64_t> last_heard = 0;  ///< ns of Clock
+  };
+
+  /// What a receiver is at, for messages.
+  struct Arriving {
+    FrameKind kind = FrameKind::Beat;
+    std::uint32_t segment = 0;
+    std::uint32_t task = 0;
+    std::size_t bytes = 0;
   };
 
   void send_to(std::uint32_t peer);
@@ -114,7 +123,10 @@ class Processes final : public Peers {
   void hear(std::uint32_t peer);
   /// Everything of one frame; false when the link is lost.
   [[nodiscard]] bool send_frame(std::uint32_t peer, const Frame& frame);
-  [[nodiscard]] bool receive_tensors(std::uint32_t peer, DecodedHead& head);
+  [[nodiscard]] bool receive_tensors(std::uint32_t peer,
+                                     const Arriving& arriving,
+                                     DecodedHead& head);
+  void cannot_take(std::uint32_t peer, const Arriving& arriving, const std::string& why);
   /// False after the last frame of a peer.
   [[nodiscard]] bool take(std::uint32_t peer, Frame frame);
   void watch();
@@ -129,7 +141,9 @@ class Processes final : public Peers {
   void notify();
 
   [[nodiscard]] ir::Error shown_failure() const;
-  [[nodiscard]] std::string describe(std::uint32_t peer, const Frame& frame) const;
+  /// The task that it goes with, where it is one of the run at hand.
+  [[nodiscard]] const ir::Task* task_of(const Arriving& arriving) const;
+  [[nodiscard]] std::string describe(const Arriving& arriving) const;
   [[nodiscard]] bool all_said(bool Peer::* last) const;
   void join_all();
 

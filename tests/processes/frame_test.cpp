@@ -1,8 +1,10 @@
 // What travels on a link, and that damage is refused.
 #include "executor/processes/frame.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <doctest/doctest.h>
 
@@ -54,6 +56,29 @@ TEST_CASE("frame: what is too large for the head gets memory of its own") {
   REQUIRE(decoded.value().memory.size() == 1);
   CHECK(decoded.value().frame.parcel.tensors[0].bytes == 4000);
   CHECK(reinterpret_cast<std::uintptr_t>(decoded.value().memory[0]) % 64 == 0);
+}
+
+TEST_CASE("frame: a message of many tensors goes in parts, the last of which says what it is") {
+  for (const std::size_t count : {0U, 1U, 8U, 9U, 16U, 20U}) {
+    CAPTURE(count);
+    Frame frame{.kind = FrameKind::Done, .segment = 7, .task = 5, .parcel = {}};
+    for (std::size_t i = 0; i < count; ++i) {
+      frame.parcel.tensors.push_back(tensor({1}, std::string(4, static_cast<char>('a' + i))));
+    }
+    const std::string whole = executor::bytes_of(frame.parcel);
+    const std::vector<Frame> frames = executor::in_parts(frame);
+    CHECK(frames.size() == std::max<std::size_t>(1, (count + 7) / 8));
+    std::string bytes;
+    for (const Frame& part : frames) {
+      CHECK(part.parcel.tensors.size() <= executor::kMaxTensors);
+      CHECK(part.segment == 7);
+      CHECK(part.task == 5);
+      CHECK((part.kind == FrameKind::Done) == (&part == &frames.back()));
+      CHECK(decode_head(encode_head(part)).ok());
+      bytes += executor::bytes_of(part.parcel);
+    }
+    CHECK(bytes == whole);
+  }
 }
 
 TEST_CASE("frame: heads that no rank writes are refused, whatever byte is damaged") {

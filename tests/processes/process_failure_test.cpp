@@ -5,6 +5,8 @@
 #include <latch>
 #include <memory>
 #include <mutex>
+#include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -175,6 +177,48 @@ TEST_CASE("processes: a transfer that stalls half-way is named, and both ends he
   said.check(2,
              "rank 1, peer rank 0: nothing has been heard of rank 0 for 0.3 s, in the middle of a "
              "message of 5000000 bytes",
+             ir::ErrorKind::Runtime);
+}
+
+/// Has no memory for what comes with sends.
+class PoorMail final : public executor::Mail {
+ public:
+  explicit PoorMail(const ir::Schedule& schedule) : schedule_(schedule) {}
+
+  [[nodiscard]] std::optional<executor::Parcel> collect(ir::TaskId /*task*/) override {
+    return executor::parcel_of(std::string(5000, 'x'));
+  }
+
+  ir::Status deliver(ir::TaskId task, executor::Parcel /*parcel*/) override {
+    if (schedule_.task(task).kind() == ir::TaskKind::Send) {
+      throw std::bad_alloc();
+    }
+    return {};
+  }
+
+ private:
+  const ir::Schedule& schedule_;
+};
+
+TEST_CASE("processes: no memory for a message names its task, stage, bytes and sender") {
+  const ir::Schedule schedule = compiled("gpipe", 2, 1, 1);
+  Said said;
+  run_ranks(2, [&](Processes& peers) {
+    PoorMail mail(schedule);
+    peers.set_devices(2);
+    peers.set_mail(&mail);
+    auto pool = executor::CpuPool::create({.devices = 2});
+    REQUIRE(pool.ok());
+    executor::CpuBackend backend(*pool.value());
+    executor::HandlerTable handlers;
+    handlers.fill([](const ir::Schedule&, ir::TaskId) { return ir::Status(); });
+    const ir::Status status = executor::run(schedule, handlers, backend, &peers).status();
+    REQUIRE(!status.ok());
+    said.add(peers.leave(status.error()));
+  });
+  said.check(2,
+             "rank 1, stage 0, task 0SEND_F0>1: its message of 5000 bytes, from rank 0, cannot be "
+             "taken here: std::bad_alloc [receive-failed]",
              ir::ErrorKind::Runtime);
 }
 

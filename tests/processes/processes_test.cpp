@@ -139,6 +139,31 @@ TEST_CASE("processes: mail of several pieces arrives whole") {
   check_runs(compiled("pipedream", 2, 1, 2), 2, 1, executor::kPieceBytes * 2 + 123);
 }
 
+TEST_CASE("processes: a message of more tensors than one frame has arrives whole, among others") {
+  run_ranks(2, [](Processes& peers) {
+    const std::uint32_t other = 1 - peers.rank();
+    for (std::size_t count = 0; count < 30; ++count) {
+      Parcel parcel;
+      for (std::size_t i = 0; i < count; ++i) {
+        parcel.tensors.push_back(
+            executor::parcel_of(std::string(1 + 100 * i, static_cast<char>('a' + i)))
+                .tensors.front());
+      }
+      REQUIRE(peers.send(other, parcel).ok());
+    }
+    for (std::size_t count = 0; count < 30; ++count) {
+      const auto parcel = peers.receive(other);
+      REQUIRE(parcel.ok());
+      REQUIRE(parcel.value().tensors.size() == count);
+      for (std::size_t i = 0; i < count; ++i) {
+        CHECK(executor::bytes_of({.tensors = {parcel.value().tensors[i]}}) ==
+              std::string(1 + 100 * i, static_cast<char>('a' + i)));
+      }
+    }
+    CHECK(peers.finish().ok());
+  });
+}
+
 TEST_CASE("processes: whoever is done first waits until its last message has arrived (K5)") {
   for (int round = 0; round < 20; ++round) {
     run_ranks(4, [round](Processes& peers) {
