@@ -59,6 +59,7 @@ struct TrainRequest {
   executor::nn::TrainConfig config;
   std::optional<ir::Profile> profile;
   bool pin_threads = true;
+  bool saves_model = false;
 };
 
 /// Checks everything that can be checked before the data are read, outputs included. Errors: Usage;

@@ -143,7 +143,7 @@ ir::Status train_rank(const TrainArguments& arguments,
     gpu = std::move(opened).value();
   }
   nn::keep_tensor_memory();
-  ir::Result<nn::Trainer> trainer = nn::Trainer::create(config);
+  ir::Result<nn::Trainer> trainer = nn::Trainer::create(config, ranks.peers());
   if (!trainer.ok()) {
     return trainer.error();
   }
@@ -238,7 +238,7 @@ ir::Status train_rank(const TrainArguments& arguments,
   if (!faults.ok() || !result.ok()) {
     return faults.ok() ? result.status() : faults;
   }
-  if (!arguments.model.save.empty()) {
+  if (request.saves_model) {
     if (ir::Status saved = trainer.value().save_model(arguments.model.save); !saved.ok()) {
       return saved;
     }
@@ -253,39 +253,49 @@ ir::Status train_rank(const TrainArguments& arguments,
   return ranks.finish();
 }
 
+/// Rank 0 writes for all; the paths are its own.
+void drop_outputs(TrainArguments& arguments) {
+  arguments.trace.clear();
+  arguments.trace_epoch.reset();
+  arguments.metrics.clear();
+  arguments.model.save.clear();
+}
+
+/// Ends the run of all ranks. What only rank 0 looks at, its outputs, the others would never hear
+/// of; what all look at, all refuse before they meet.
+int refuse(const ir::Error& error,
+           TrainArguments arguments,
+           const scheduler::PolicyRegistry& registry,
+           TrainRanks& ranks) {
+  drop_outputs(arguments);
+  const ir::Result<TrainRequest> others = train_request(arguments, registry);
+  if (ranks.several() && others.ok() && ranks.check(others.value()).ok()) {
+    const InterruptGuard guard;
+    if (ranks.connect(others.value().config.time_out).ok()) {
+      end_here(ranks.leave(error), exit_status_of(error.kind));
+    }
+  }
+  return report_error(error);
+}
+
 /// Returns the exit status; what went wrong has been reported.
 int train_command(TrainArguments arguments, const scheduler::PolicyRegistry& registry) {
   ir::Result<TrainRanks> ranks = TrainRanks::plan(arguments.transport);
   if (!ranks.ok()) {
     return report_error(ranks.error());
   }
-  if (!ranks.value().is_root()) {  // rank 0 writes for all
-    arguments.trace.clear();
-    arguments.trace_epoch.reset();
-    arguments.metrics.clear();
+  const bool saves_model = !arguments.model.save.empty();
+  if (!ranks.value().is_root()) {
+    drop_outputs(arguments);
   }
   if (arguments.device.empty()) {
     arguments.device = arguments.transport == "nccl" ? "cuda" : "cpu";
   }
   ir::Result<TrainRequest> request = train_request(arguments, registry);
   if (!request.ok()) {
-    return report_error(request.error());
+    return refuse(request.error(), arguments, registry, ranks.value());
   }
-  if (ranks.value().several() && !arguments.model.save.empty()) {
-    return report_error(ir::make_error(
-        ir::ErrorKind::Usage, "options", "--save-model",
-        "saves what one process holds, and each of several holds its own stages only; train in one "
-        "process to save the model"));
-  }
-  if (const nn::CheckpointConfig& asked = request.value().config.checkpoint;
-      ranks.value().several() &&
-      !(asked.folder.empty() && asked.resume.empty() && asked.export_file.empty())) {
-    return report_error(ir::make_error(ir::ErrorKind::Usage, "options",
-                                       asked.export_file.empty() ? "--checkpoint" : "--export",
-                                       "writes what one process holds, and each of several holds "
-                                       "its own stages only; train in one "
-                                       "process to keep checkpoints or to export the weights"));
-  }
+  request.value().saves_model = saves_model;
   if (ir::Status fit = ranks.value().check(request.value()); !fit.ok()) {
     return report_error(fit.error());
   }

@@ -8,15 +8,14 @@
 #include "app/exit_status.h"
 #include "app/gpu_device.h"
 #include "app/interrupt.h"
+#include "app/train_agreement.h"
 #include "app/train_gpus.h"
-#include <fmt/format.h>
 
 #ifdef XPIPE_HAS_C10D
 #include "executor/c10d/gloo_links.h"
 #endif
 #include "executor/processes/agreement.h"
 #include "executor/processes/meeting_place.h"
-#include "ir/schedule_json.h"
 
 namespace xpipe::app {
 
@@ -26,69 +25,6 @@ namespace nn = executor::nn;
 
 ir::Error usage(std::string message) {
   return ir::make_error(ir::ErrorKind::Usage, "options", "--transport", std::move(message));
-}
-
-/// What must be the same on all ranks for the bits to be those of one process.
-executor::Items items_of(const TrainRequest& request,
-                         const nn::TrainFacts& facts,
-                         const ir::Schedule& schedule) {
-  const nn::TrainConfig& config = request.config;
-  const nn::OptimizerConfig& optimizer = config.optimizer;
-  const auto number = [](auto value) { return fmt::format("{}", value); };
-  executor::Items items = {
-      {"xpipe", XPIPE_VERSION},
-      {"schedule", executor::fingerprint(ir::schedule_to_json(schedule))},
-      {"policy", schedule.policy},
-      {"--model", config.model},
-      {"layers", executor::fingerprint(fmt::format("{}", fmt::join(facts.layers, "\n")))},
-      {"parameters", fmt::format("{}", fmt::join(facts.stage_parameters, ","))},
-      {"partition", fmt::format("{}", fmt::join(facts.partition, ","))},
-      {"data", fmt::format("{} with {} training and {} test samples", facts.data_kind,
-                           facts.train_samples, facts.test_samples)},
-      {"--batch-size", number(config.batch_size)},
-      {"--epochs", number(config.epochs)},
-      {"--seed", number(config.seed)},
-      {"--optimizer", std::string(nn::optimizer_name(optimizer.kind))},
-      {"--lr", number(optimizer.learning_rate)},
-      {"--momentum", number(optimizer.momentum)},
-      {"--weight-decay", number(optimizer.weight_decay)},
-      {"--intra-op-threads", number(config.intra_op_threads)},
-      {"--prediction-error", number(config.prediction_error_every)},
-      {"--timeout-s", number(config.time_out.count() / 1000)},
-  };
-  for (const auto& [name, value] : config.model_options) {
-    items.emplace_back("--set " + name, value);
-  }
-  return items;
-}
-
-/// What stages or replicas bring together before a step, they do within a process.
-ir::Status check_exchanges(const ir::Schedule& schedule, const executor::Peers& peers) {
-  for (const ir::Task& task : schedule.tasks) {
-    if (task.kind() == ir::TaskKind::SumTied || task.kind() == ir::TaskKind::ClipNorm) {
-      const bool ties = task.kind() == ir::TaskKind::SumTied;
-      return ir::make_error(ir::ErrorKind::Usage, "options", ties ? "--model" : "--clip-norm",
-                            std::string(ties ? "weights that stages share"
-                                             : "one norm over the gradients of all stages") +
-                                " cannot be had over several processes; train in one process, or " +
-                                (ties ? "untie them" : "drop the option"));
-    }
-  }
-  for (std::size_t k = 0; k < schedule.stages.size(); ++k) {
-    const std::vector<ir::DeviceId>& devices = schedule.stages[k].devices;
-    const std::uint32_t rank = peers.rank_of(devices.front());
-    for (const ir::DeviceId device : devices) {
-      if (peers.rank_of(device) != rank) {
-        return ir::make_error(
-            ir::ErrorKind::Usage, "options", "--replicas",
-            fmt::format("the replicas of stage {} are on ranks {} and {}, and all replicas of a "
-                        "stage must be in one process; place them together with --placement, or "
-                        "use as many processes as keeps them together",
-                        k, rank, peers.rank_of(device)));
-      }
-    }
-  }
-  return {};
 }
 
 }  // namespace
@@ -184,10 +120,7 @@ ir::Status TrainRanks::agree(const TrainRequest& request,
     return status;
   }
   processes_->set_devices(schedule.devices);
-  if (ir::Status status = check_exchanges(schedule, *processes_); !status.ok()) {
-    return status;
-  }
-  return executor::agree(*processes_, items_of(request, facts, schedule));
+  return executor::agree(*processes_, items_to_agree(request, facts, schedule));
 }
 
 ir::Status TrainRanks::finish() {

@@ -99,8 +99,29 @@ NamedTensors below(const NamedTensors& tensors, const std::string& prefix) {
   return found;
 }
 
-/// Weights and buffers.
-NamedTensors values_of(const Stage& stage, std::size_t layer) {
+/// `first`: of its layers, in the model.
+ir::Status load_stage(Stage& stage, std::size_t first, const ResumePoint& from) {
+  for (std::size_t l = 0; l < stage.layers().size(); ++l) {
+    if (ir::Status status = check_layer_name(first + l, stage.layers()[l].name, from);
+        !status.ok()) {
+      return status;
+    }
+    const ir::Result<std::string> bytes =
+        read_layer_file(from.path, from.manifest.layers[first + l]);
+    if (!bytes.ok()) {
+      return bytes.status();
+    }
+    if (ir::Status status = load_layer(stage, l, first + l, from, bytes.value()); !status.ok()) {
+      return status;
+    }
+  }
+  stage.optimizer().set_steps(from.manifest.steps);
+  return {};
+}
+
+}  // namespace
+
+NamedTensors layer_values(const Stage& stage, std::size_t layer) {
   NamedTensors values;
   for (const auto& [name, parameter] : stage.parameters_of_layer(layer)) {
     values["parameter/" + name] = stage.weights()[parameter];
@@ -111,39 +132,29 @@ NamedTensors values_of(const Stage& stage, std::size_t layer) {
   return values;
 }
 
-ir::Status load_layer(Stage& stage, std::size_t layer, std::size_t index, const ResumePoint& from) {
-  const std::vector<LayerFile>& files = from.manifest.layers;
-  const std::string& name = stage.layers()[layer].name;
-  const std::string there = index < files.size() ? files[index].layer : "not there";
-  if (there != name) {
-    return ir::make_error(ErrorKind::BadInput, "wrong-model", from.path,
-                          "layer " + std::to_string(index) + " of this model is " + name +
-                              ", the checkpoint's is " + there);
+ir::Status set_layer_values(const Layer& layer, const NamedTensors& values) {
+  const torch::NoGradGuard no_grad;
+  NamedTensors own;
+  for (const auto& parameter : layer.module->named_parameters()) {
+    own["parameter/" + parameter.key()] = parameter.value();
   }
-  const std::string file = from.path + "/" + files[index].file;
-  const ir::Result<std::string> bytes = read_layer_file(from.path, files[index]);
-  if (!bytes.ok()) {
-    return bytes.status();
+  for (const auto& buffer : layer.module->named_buffers()) {
+    own["buffer/" + buffer.key()] = buffer.value();
   }
-  const ir::Result<NamedTensors> tensors = tensors_from_bytes(bytes.value(), file);
-  return tensors.ok() ? set_layer_state(stage, layer, tensors.value(), file) : tensors.status();
-}
-
-/// `first`: of its layers, in the model.
-ir::Status load_stage(Stage& stage, std::size_t first, const ResumePoint& from) {
-  for (std::size_t l = 0; l < stage.layers().size(); ++l) {
-    if (ir::Status status = load_layer(stage, l, first + l, from); !status.ok()) {
-      return status;
+  for (const auto& [name, value] : values) {
+    const auto found = own.find(name);
+    if (found == own.end() || found->second.sizes() != value.sizes()) {
+      return ir::make_error(
+          ErrorKind::Internal, "wrong-model", layer.name,
+          "another rank's layer has " + name + " " + described(value) + ", this one's has not");
     }
+    found->second.copy_(value);
   }
-  stage.optimizer().set_steps(from.manifest.steps);
   return {};
 }
 
-}  // namespace
-
 NamedTensors layer_state(const Stage& stage, std::size_t layer) {
-  NamedTensors state = values_of(stage, layer);
+  NamedTensors state = layer_values(stage, layer);
   for (const auto& [name, parameter] : stage.parameters_of_layer(layer)) {
     for (const auto& [key, tensor] : stage.optimizer().parameter_state(parameter)) {
       state["optimizer/" + name + "/" + key] = tensor;
@@ -156,7 +167,7 @@ ir::Status set_layer_state(Stage& stage,
                            std::size_t layer,
                            const NamedTensors& tensors,
                            std::string_view file) {
-  const NamedTensors values = values_of(stage, layer);
+  const NamedTensors values = layer_values(stage, layer);
   NamedTensors found = tensors;
   std::erase_if(found, [](const auto& item) { return item.first.starts_with("optimizer/"); });
   ir::Error error{ErrorKind::BadInput, {}};
@@ -244,6 +255,27 @@ ir::Result<std::vector<LayerFile>> write_layers(const std::vector<Stage*>& stage
   return files;
 }
 
+ir::Status check_layer_name(std::size_t index, const std::string& name, const ResumePoint& from) {
+  const std::vector<LayerFile>& files = from.manifest.layers;
+  const std::string there = index < files.size() ? files[index].layer : "not there";
+  if (there == name) {
+    return {};
+  }
+  return ir::make_error(ErrorKind::BadInput, "wrong-model", from.path,
+                        "layer " + std::to_string(index) + " of this model is " + name +
+                            ", the checkpoint's is " + there);
+}
+
+ir::Status load_layer(Stage& stage,
+                      std::size_t layer,
+                      std::size_t index,
+                      const ResumePoint& from,
+                      const std::string& bytes) {
+  const std::string file = from.path + "/" + from.manifest.layers[index].file;
+  const ir::Result<NamedTensors> tensors = tensors_from_bytes(bytes, file);
+  return tensors.ok() ? set_layer_state(stage, layer, tensors.value(), file) : tensors.status();
+}
+
 ir::Status load_layers(std::vector<Stage>& stages,
                        const std::vector<std::uint32_t>& replicas,
                        const std::vector<std::uint32_t>& partition,
@@ -260,13 +292,17 @@ ir::Status load_layers(std::vector<Stage>& stages,
   return {};
 }
 
+void add_exported(const std::string& layer, const NamedTensors& values, NamedTensors& all) {
+  for (const auto& [name, tensor] : values) {
+    all[layer + "." + name.substr(name.find('/') + 1)] = tensor;
+  }
+}
+
 ir::Status export_weights(const std::vector<Stage*>& stages, const std::string& path) {
   NamedTensors all;
   for (const Stage* stage : stages) {
     for (std::size_t l = 0; l < stage->layers().size(); ++l) {
-      for (const auto& [name, tensor] : values_of(*stage, l)) {
-        all[stage->layers()[l].name + "." + name.substr(name.find('/') + 1)] = tensor;
-      }
+      add_exported(stage->layers()[l].name, layer_values(*stage, l), all);
     }
   }
   const ir::Result<std::string> bytes = tensors_to_bytes(all, path);

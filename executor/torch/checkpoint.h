@@ -24,6 +24,12 @@ namespace xpipe::executor::nn {
 /// Everything of layer `layer` of a drained stage; the memory itself.
 [[nodiscard]] NamedTensors layer_state(const Stage& stage, std::size_t layer);
 
+/// Its weights and batch norms' statistics alone.
+[[nodiscard]] NamedTensors layer_values(const Stage& stage, std::size_t layer);
+
+/// Copies them into the module of a layer. Errors: Internal "wrong-model".
+[[nodiscard]] ir::Status set_layer_values(const Layer& layer, const NamedTensors& values);
+
 /// Puts it back. Errors: BadInput "wrong-model", naming each tensor that is missing, of another
 /// shape or type, or not the layer's; then nothing has been changed. State of optimizers and
 /// predictions that this run keeps and the other did not is left as before the first step.
@@ -45,6 +51,19 @@ namespace xpipe::executor::nn {
     const std::vector<std::uint32_t>& partition,
     const std::string& begun);
 
+/// Whether layer `index` of the checkpoint has the name `name`. Errors: BadInput "wrong-model".
+[[nodiscard]] ir::Status check_layer_name(std::size_t index,
+                                          const std::string& name,
+                                          const ResumePoint& from);
+
+/// Puts the bytes of the checkpoint's layer `index` into layer `layer` of `stage`. Requires:
+/// check_layer_name(). Errors: BadInput.
+[[nodiscard]] ir::Status load_layer(Stage& stage,
+                                    std::size_t layer,
+                                    std::size_t index,
+                                    const ResumePoint& from,
+                                    const std::string& bytes);
+
 /// Loads the layers that `stages` hold, all replicas of stage 0 first. `replicas`: of each stage;
 /// empty: one each. Batch norms' statistics of all replicas become those of the first. Errors:
 /// BadInput.
@@ -52,6 +71,9 @@ namespace xpipe::executor::nn {
                                      const std::vector<std::uint32_t>& replicas,
                                      const std::vector<std::uint32_t>& partition,
                                      const ResumePoint& from);
+
+/// Adds a layer's values to what an export holds, "conv1.0.weight".
+void add_exported(const std::string& layer, const NamedTensors& values, NamedTensors& all);
 
 /// Weights and buffers of all layers, "conv1.0.weight", written whole to `path` for torch.load().
 /// Errors: Runtime.

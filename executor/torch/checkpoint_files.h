@@ -6,8 +6,7 @@
 //   DIR/.new-mini-batch-000000057/               being written; renamed when all of it is on disk
 //
 // A checkpoint is there whole or not at all: its files are flushed before the folder gets its name.
-// Several processes may each write the layers they hold into one folder that they share; one of
-// them begins and, when all have written, commits.
+// Of several processes one has the folder (rank_checkpoint.h).
 #pragma once
 
 #include <cstddef>

@@ -228,6 +228,7 @@ ir::Result<CheckpointPlan> open_checkpoints(const TrainConfig& config, const Tra
     opened.value().replace_after(
         ours ? fs::path(plan.resume->path).lexically_normal().filename().string() : "");
     plan.folder = std::move(opened).value();
+    plan.writes = true;
   }
   if (!asked.export_file.empty()) {
     if (ir::Status status = ir::check_writable(asked.export_file); !status.ok()) {

@@ -18,6 +18,7 @@ namespace xpipe::executor::nn {
 struct CheckpointPlan {
   std::optional<ResumePoint> resume;
   std::optional<CheckpointFolder> folder;
+  bool writes = false;                   ///< checkpoints are; without a folder another process does
   std::uint32_t every_mini_batches = 0;  ///< 0: by epochs. So are the borders of segments.
   std::uint32_t every_epochs = 1;
   std::vector<std::string> notes;  ///< what --force has passed over, for people

@@ -9,21 +9,29 @@ namespace xpipe::executor::nn {
 
 namespace {
 
-/// Adds up by rank, into the tensors of the first member that has one. Those of the others stay.
-Tensors sum_by_rank(std::vector<std::optional<Tensors>>& members) {
+/// Adds up by rank, into the tensors of the first member that has one; with `keeps` into new ones.
+/// Those of the others stay.
+Tensors sum_by_rank(const std::vector<std::optional<Tensors>>& members, bool keeps) {
   const torch::NoGradGuard no_grad;
   Tensors sum(members.front()->size());
-  for (std::optional<Tensors>& member : members) {
-    for (std::size_t p = 0; p < sum.size(); ++p) {
-      torch::Tensor& part = member->at(p);
+  for (std::size_t p = 0; p < sum.size(); ++p) {
+    std::size_t added = 0;
+    for (const std::optional<Tensors>& member : members) {
+      const torch::Tensor& part = member->at(p);
       if (!part.defined()) {
         continue;
       }
-      if (sum[p].defined()) {
-        sum[p].add_(part);
-      } else {
+      if (added == 0) {
         sum[p] = part;
+      } else if (added == 1 && keeps) {
+        sum[p] = sum[p].add(part);
+      } else {
+        sum[p].add_(part);
       }
+      ++added;
+    }
+    if (added == 1 && keeps) {
+      sum[p] = sum[p].clone();
     }
   }
   return sum;
@@ -117,11 +125,19 @@ ir::Status GradientExchange::sum_all(const ExchangeKey& key,
       return status;
     }
   }
-  const Tensors sum = sum_by_rank(parts);
+  // What other processes get is on its way from where it is: it stays as it is.
+  Tensors sum = sum_by_rank(parts, !all_here);
+  bool is_given = all_here;
   for (std::size_t m = 0; m < members.size(); ++m) {
     if (members[m] != nullptr) {
       Tensors gradients = members[m]->gradients();
-      Tensors summed = copied_into(std::move(*parts[m]), sum);
+      Tensors summed;
+      if (all_here) {
+        summed = copied_into(std::move(*parts[m]), sum);
+      } else {
+        summed = copied_into(is_given ? Tensors(sum.size()) : sum, sum);
+        is_given = true;
+      }
       for (std::size_t i = 0; i < summed.size(); ++i) {
         gradients[parameters[m][i]] = std::move(summed[i]);
       }
@@ -129,6 +145,17 @@ ir::Status GradientExchange::sum_all(const ExchangeKey& key,
     }
   }
   return {};
+}
+
+const Tensors& GradientExchange::squares(const ExchangeKey& key,
+                                         std::size_t members,
+                                         std::size_t m,
+                                         const Stage& stage,
+                                         const std::vector<bool>& counted) {
+  Group& entry = group(key, members);
+  std::call_once(entry.begun[m],
+                 [&] { entry.squares[m] = squares_of(stage.gradients(), counted); });
+  return *entry.squares[m];
 }
 
 ir::Result<double> GradientExchange::norm(const ExchangeKey& key,
@@ -140,8 +167,7 @@ ir::Result<double> GradientExchange::norm(const ExchangeKey& key,
   for (std::size_t i = 0; i < members.size(); ++i) {
     const std::size_t m = (own + i) % members.size();
     if (members[m] != nullptr) {
-      std::call_once(entry.begun[m],
-                     [&] { entry.squares[m] = squares_of(members[m]->gradients(), counted[m]); });
+      static_cast<void>(squares(key, members.size(), m, *members[m], counted[m]));
     }
   }
   const std::lock_guard lock(entry.mutex);

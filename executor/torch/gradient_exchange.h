@@ -46,7 +46,7 @@ struct ExchangeKey {
   auto operator<=>(const ExchangeKey&) const = default;
 };
 
-/// Members that are in other processes. executor/c10d implements it.
+/// Members that are in other processes (rank_exchange.h).
 class PeerExchange {
  public:
   PeerExchange() = default;
@@ -54,9 +54,9 @@ class PeerExchange {
   PeerExchange& operator=(const PeerExchange&) = delete;
   virtual ~PeerExchange() = default;
 
-  /// `members`, by rank in the group: those that are here have their tensors and are sent to the
-  /// processes of the others, those that are not get theirs. Blocks; bounded by the time-out.
-  /// Called once a key and process, on a task's thread; keys in any order.
+  /// `members`, by rank in the group: those that are here have their tensors, those that are not
+  /// get theirs. May block, bounded by the time-out. Called once a key and process, on a task's
+  /// thread; keys in any order. Nobody writes to the tensors of those that are here after it.
   virtual ir::Status complete(const ExchangeKey& key,
                               std::vector<std::optional<Tensors>>& members) = 0;
 };
@@ -77,6 +77,14 @@ class GradientExchange {
   [[nodiscard]] ir::Status sum(const ExchangeKey& key,
                                const std::vector<Stage*>& members,
                                const std::vector<std::vector<std::size_t>>& parameters);
+
+  /// The square sums of one member's gradients that norm() will add up, where another process asks
+  /// for them before. Requires: as norm(); `stage` is member m.
+  [[nodiscard]] const Tensors& squares(const ExchangeKey& key,
+                                       std::size_t members,
+                                       std::size_t m,
+                                       const Stage& stage,
+                                       const std::vector<bool>& counted);
 
   /// The norm of the gradients of all `members` (one replica of each stage, in order; nullptr: in
   /// another process), called for member `own`, which need not be one of them. Each parameter

@@ -74,13 +74,30 @@ void take(std::vector<MiniBatchRecord>& records, const Json& json, bool holds_lo
 
 }  // namespace
 
-StageOwners stage_owners(const Peers* peers, const ir::Schedule& schedule) {
-  StageOwners owners;
-  owners.reserve(schedule.stages.size());
+RankPlan rank_plan(const Peers* peers, const ir::Schedule& schedule) {
+  RankPlan plan;
+  plan.owners.reserve(schedule.stages.size());
   for (const ir::StageInfo& stage : schedule.stages) {
-    owners.push_back(peers == nullptr ? 0 : peers->rank_of(stage.device()));
+    for (const ir::DeviceId device : stage.devices) {
+      plan.replicas.push_back(peers == nullptr ? 0 : peers->rank_of(device));
+    }
+    plan.owners.push_back(plan.replicas[plan.replicas.size() - stage.devices.size()]);
   }
-  return owners;
+  for (std::size_t r = 0; r < schedule.stages.back().devices.size(); ++r) {
+    plan.losses_are_apart |= plan.replicas[plan.replicas.size() - 1 - r] != plan.owners.back();
+  }
+  return plan;
+}
+
+std::vector<bool> replicas_elsewhere(const Peers* peers, const RankPlan& plan) {
+  std::vector<bool> elsewhere;
+  if (peers != nullptr) {
+    elsewhere.reserve(plan.replicas.size());
+    for (const std::uint32_t rank : plan.replicas) {
+      elsewhere.push_back(rank != peers->rank());
+    }
+  }
+  return elsewhere;
 }
 
 std::function<bool(ir::DeviceId)> remote_devices(const Peers* peers) {
@@ -122,17 +139,42 @@ ir::Status merge_timeline(Peers& peers,
   return {};
 }
 
+ir::Result<std::vector<LossPart>> gather_losses(Peers& peers, const std::vector<LossPart>& mine) {
+  Json json = Json::array();
+  for (const LossPart& part : mine) {
+    json.push_back({part.micro_batch, part.samples, bits(part.mean), bits(part.correct)});
+  }
+  const auto gathered = gather_at_zero(peers, json.dump());
+  if (!gathered.ok()) {
+    return gathered.error();
+  }
+  std::vector<LossPart> others;
+  try {
+    for (std::uint32_t rank = 1; rank < gathered.value().size(); ++rank) {
+      for (const Json& part : Json::parse(gathered.value()[rank])) {
+        others.push_back({.micro_batch = part.at(0).get<std::uint32_t>(),
+                          .samples = part.at(1).get<std::uint32_t>(),
+                          .mean = from_bits(part.at(2)),
+                          .correct = from_bits(part.at(3))});
+      }
+    }
+  } catch (const Json::exception& exception) {
+    return unreadable(exception);
+  }
+  return others;
+}
+
 ir::Status merge_records(Peers& peers,
-                         const StageOwners& owners,
+                         const RankPlan& plan,
                          std::vector<MiniBatchRecord>& records) {
   const auto gathered = gather_at_zero(peers, to_json(records).dump());
   if (!gathered.ok()) {
     return gathered.error();
   }
-  const std::uint32_t last = owners.back();
+  const std::uint32_t last = plan.owners.back();
   try {
     for (std::uint32_t rank = 1; rank < gathered.value().size(); ++rank) {
-      take(records, Json::parse(gathered.value()[rank]), rank == last);
+      take(records, Json::parse(gathered.value()[rank]), rank == last && !plan.losses_are_apart);
     }
   } catch (const Json::exception& exception) {
     return unreadable(exception);

@@ -20,8 +20,17 @@ namespace xpipe::executor::nn {
 /// By StageId: the rank that holds the stage (of replicas, the first).
 using StageOwners = std::vector<std::uint32_t>;
 
-/// Without peers, rank 0 holds everything.
-[[nodiscard]] StageOwners stage_owners(const Peers* peers, const ir::Schedule& schedule);
+/// Who holds what. Without peers, rank 0 holds everything.
+struct RankPlan {
+  StageOwners owners;
+  std::vector<std::uint32_t> replicas;  ///< the rank of each, in the order of ir::Replicas
+  bool losses_are_apart = false;        ///< replicas of the last stage are on several ranks
+};
+
+[[nodiscard]] RankPlan rank_plan(const Peers* peers, const ir::Schedule& schedule);
+
+/// By replica: whether another process holds it; none without peers.
+[[nodiscard]] std::vector<bool> replicas_elsewhere(const Peers* peers, const RankPlan& plan);
 
 /// Which devices other processes run; empty where there are none. `peers` must outlive it.
 [[nodiscard]] std::function<bool(ir::DeviceId)> remote_devices(const Peers* peers);
@@ -33,9 +42,22 @@ using StageOwners = std::vector<std::uint32_t>;
                                         ir::Timeline& timeline,
                                         std::chrono::steady_clock::time_point& began);
 
-/// Loss and accuracy from the rank that holds the last stage, prediction errors from each stage's.
+/// The loss of one micro-batch of a segment.
+struct LossPart {
+  std::uint32_t micro_batch = 0;
+  std::uint32_t samples = 0;
+  double mean = 0.0;
+  double correct = 0.0;
+};
+
+/// On rank 0 the parts of all other ranks; elsewhere nothing.
+[[nodiscard]] ir::Result<std::vector<LossPart>> gather_losses(Peers& peers,
+                                                              const std::vector<LossPart>& mine);
+
+/// Prediction errors from each stage's rank; loss and accuracy from the one that holds the last
+/// stage, unless rank 0 has them already.
 [[nodiscard]] ir::Status merge_records(Peers& peers,
-                                       const StageOwners& owners,
+                                       const RankPlan& plan,
                                        std::vector<MiniBatchRecord>& records);
 
 /// Each stage's from the rank that holds it. `probe_bytes` is summed.

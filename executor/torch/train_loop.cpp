@@ -129,21 +129,6 @@ ir::Result<std::vector<std::vector<Layer>>> layers_by_replica(
   return layers;
 }
 
-/// Leaves the layers out that another process holds.
-void clear_remote_layers(const std::vector<std::uint32_t>& replicas,
-                         const StageOwners& owners,
-                         std::uint32_t rank,
-                         std::vector<std::vector<Layer>>& layers) {
-  std::size_t next = 0;
-  for (std::size_t k = 0; k < replicas.size(); ++k) {
-    for (std::uint32_t r = 0; r < replicas[k]; ++r, ++next) {
-      if (owners[k] != rank) {
-        layers[next].clear();
-      }
-    }
-  }
-}
-
 /// Nanoseconds since 1970 of a moment of the steady clock.
 ir::Nanos wall_clock(std::chrono::steady_clock::time_point moment) {
   const auto ago = std::chrono::steady_clock::now() - moment;
@@ -203,7 +188,7 @@ ir::Status TrainLoop::plan() {
   }
   micro_batches_ = schedule.value()->micro_batches;
   free_settings_ = free_settings(config, inputs_.facts, inputs_.checkpoints, *schedule.value());
-  owners_ = stage_owners(callbacks_.peers, *schedule.value());
+  ranks_ = rank_plan(callbacks_.peers, *schedule.value());
   options_ = {.optimizer = config.optimizer,
               .prediction = prediction_form(config, *schedule.value()),
               .clip_norm = clip_norm_of(*schedule.value()),
@@ -218,7 +203,8 @@ ir::Status TrainLoop::plan() {
               .compute = config.compute,
               .replica_devices = replica_devices(*schedule.value()),
               .is_remote = remote_devices(callbacks_.peers),
-              .gpu_way = callbacks_.gpu_way};
+              .gpu_way = callbacks_.gpu_way,
+              .elsewhere = replicas_elsewhere(callbacks_.peers, ranks_)};
   if (ir::Status status = check_gpus(*schedule.value(), config.compute); !status.ok()) {
     return status;
   }
@@ -254,13 +240,15 @@ ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& b
   }
   const IntraOpThreads threads(config.intra_op_threads);
   Peers* const peers = callbacks_.peers;
-  if (peers != nullptr) {
-    clear_remote_layers(options_.replicas, owners_, peers->rank(), layers.value());
+  for (std::size_t r = 0; r < options_.elsewhere.size(); ++r) {
+    if (options_.elsewhere[r]) {
+      layers.value()[r].clear();
+    }
   }
   run_ = std::make_unique<TrainingRun>(std::move(layers).value(), *inputs_.data.train, options_);
   handlers_ = run_->handlers();
   if (peers != nullptr) {
-    peers->set_mail(&run_->mailboxes());
+    peers->set_mail(&run_->mail());
   }
   if (callbacks_.wrap_handlers) {
     callbacks_.wrap_handlers(handlers_);
@@ -268,9 +256,7 @@ ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& b
   Position at;
   EpochSums sums;
   if (const auto& resume = inputs_.checkpoints.resume) {
-    if (ir::Status status =
-            load_layers(run_->stages(), options_.replicas, inputs_.facts.partition, *resume);
-        !status.ok()) {
+    if (ir::Status status = load(*resume); !status.ok()) {
       return status.error();
     }
     at = resume->manifest.position;
@@ -286,8 +272,7 @@ ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& b
     sums = {};
   }
   if (!config.checkpoint.export_file.empty()) {
-    if (ir::Status status = export_weights(run_->first_replicas(), config.checkpoint.export_file);
-        !status.ok()) {
+    if (ir::Status status = export_to(config.checkpoint.export_file); !status.ok()) {
       return status.error();
     }
   }
@@ -300,11 +285,11 @@ ir::Result<TrainResult> TrainLoop::run(const MakeLayers& make_layers, Backend& b
     result_.weights_hash = weights_hash(stages);
     return std::move(result_);
   }
-  if (ir::Status merged = merge_memory(*peers, owners_, result_.memory, result_.probe_bytes);
+  if (ir::Status merged = merge_memory(*peers, ranks_.owners, result_.memory, result_.probe_bytes);
       !merged.ok()) {
     return merged.error();
   }
-  const ir::Result<std::uint64_t> hash = weights_hash_over_ranks(*peers, owners_, stages);
+  const ir::Result<std::uint64_t> hash = weights_hash_over_ranks(*peers, ranks_.owners, stages);
   if (!hash.ok()) {
     return hash.error();
   }
@@ -338,7 +323,7 @@ ir::Status TrainLoop::finish_epoch(std::uint32_t epoch,
                                    std::vector<MiniBatchRecord> records) {
   const ir::Result<Evaluation> test =
       callbacks_.peers == nullptr ? evaluate(run_->first_replicas(), *inputs_.data.test)
-                                  : evaluate_over_ranks(*callbacks_.peers, owners_,
+                                  : evaluate_over_ranks(*callbacks_.peers, ranks_.owners,
                                                         run_->first_replicas(), *inputs_.data.test);
   if (!test.ok()) {
     return test.status();
@@ -354,33 +339,12 @@ ir::Status TrainLoop::finish_epoch(std::uint32_t epoch,
   return {};
 }
 
-ir::Status TrainLoop::write_checkpoint(const Position& position, const EpochSums& sums) {
-  std::optional<CheckpointFolder>& folder = inputs_.checkpoints.folder;
-  const std::uint64_t trained =
-      std::uint64_t{position.epoch} * inputs_.facts.mini_batches + position.mini_batch;
-  if (!folder || !checkpoint_due(inputs_.checkpoints, position, trained, inputs_.config.epochs)) {
+ir::Status TrainLoop::complete_losses() {
+  if (!ranks_.losses_are_apart) {
     return {};
   }
-  const ir::Result<std::string> begun = folder->begin(trained);
-  if (!begun.ok()) {
-    return begun.status();
-  }
-  ir::Result<std::vector<LayerFile>> layers =
-      write_layers(run_->first_replicas(), inputs_.facts.partition, begun.value());
-  ir::Status status = layers.status();
-  if (status.ok()) {
-    status = folder->commit(begun.value(), {.position = position,
-                                            .mini_batches = trained,
-                                            .steps = run_->stages().front().optimizer().steps(),
-                                            .epoch = sums,
-                                            .fixed = fixed_settings(inputs_.config, inputs_.facts),
-                                            .free = free_settings_,
-                                            .layers = std::move(layers).value()});
-  }
-  if (!status.ok()) {
-    CheckpointFolder::abandon(begun.value());
-  }
-  return status;
+  const auto others = gather_losses(*callbacks_.peers, run_->open_losses());
+  return others.ok() ? run_->add_losses(others.value()) : others.status();
 }
 
 ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
@@ -411,13 +375,16 @@ ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
   if (ir::Status status = run_->collect_losses(true); !status.ok()) {
     return status;
   }
+  if (ir::Status status = complete_losses(); !status.ok()) {
+    return status;
+  }
   std::vector<MiniBatchRecord> done = run_->take_records();
   if (peers != nullptr) {
     if (ir::Status merged = merge_timeline(*peers, schedule, timeline.value(), began);
         !merged.ok()) {
       return merged;
     }
-    if (ir::Status merged = merge_records(*peers, owners_, done); !merged.ok()) {
+    if (ir::Status merged = merge_records(*peers, ranks_, done); !merged.ok()) {
       return merged;
     }
   }

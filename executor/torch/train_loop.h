@@ -67,6 +67,9 @@ class TrainLoop {
   /// Makes a model for every rank of replicas. Errors: as Trainer::train().
   [[nodiscard]] ir::Result<TrainResult> run(const MakeLayers& make_layers, Backend& backend);
 
+  /// Of several processes, after run(): rank 0's `model` gets what the others have trained.
+  [[nodiscard]] ir::Status gather_model(const Model& model);
+
  private:
   [[nodiscard]] ir::Status plan();
   /// From `from` to the end of its epoch; `sums`: of what was trained before.
@@ -78,6 +81,12 @@ class TrainLoop {
   [[nodiscard]] ir::Status finish_epoch(std::uint32_t epoch,
                                         const EpochSums& sums,
                                         std::vector<MiniBatchRecord> records);
+  /// Rank 0 gets the losses of mini-batches of which others have a part.
+  [[nodiscard]] ir::Status complete_losses();
+  /// Of the checkpoint that is resumed.
+  [[nodiscard]] ir::Status load(const ResumePoint& from);
+  [[nodiscard]] ir::Status export_to(const std::string& path);
+  [[nodiscard]] ir::Result<std::vector<LayerFile>> write_layers_into(const std::string& begun);
   /// Where one is due.
   [[nodiscard]] ir::Status write_checkpoint(const Position& position, const EpochSums& sums);
   [[nodiscard]] std::vector<SegmentPlan> segments_of(const Position& from) const;
@@ -87,7 +96,7 @@ class TrainLoop {
   ScheduleCache schedules_;
   Settings free_settings_;           ///< of checkpoints
   std::uint32_t micro_batches_ = 1;  ///< T: 1 where the policy's unit is the mini-batch
-  StageOwners owners_;
+  RankPlan ranks_;
   RunOptions options_;
   std::unique_ptr<TrainingRun> run_;
   HandlerTable handlers_;

@@ -10,6 +10,8 @@
 #include "executor/torch/dataset.h"
 #include "executor/torch/model_names.h"
 #include "executor/torch/model_options.h"
+#include "executor/torch/rank_checkpoint.h"
+#include "executor/torch/rank_contents.h"
 #include "executor/torch/script_model.h"
 #include "executor/torch/ties.h"
 #include "executor/torch/train_loop.h"
@@ -111,6 +113,7 @@ bool has_batch_norm(const Layer& layer) {
 
 struct Trainer::Parts {
   TrainConfig config;
+  Peers* peers = nullptr;
   TrainFacts facts;
   Dataset data;
   EpochBatches batches;
@@ -137,7 +140,9 @@ ir::Status Trainer::Parts::open() {
                        std::to_string(rates.total) + "; want fewer");
     }
   }
-  ir::Result<CheckpointPlan> opened = open_checkpoints(config, facts);
+  ir::Result<CheckpointPlan> opened = peers == nullptr
+                                          ? open_checkpoints(config, facts)
+                                          : open_checkpoints_at_zero(*peers, config, facts);
   if (!opened.ok()) {
     return opened.status();
   }
@@ -164,11 +169,13 @@ const TrainFacts& Trainer::facts() const {
   return parts_->facts;
 }
 
-ir::Result<Trainer> Trainer::create(const TrainConfig& config) {
-  return create(config, factory_of(config));
+ir::Result<Trainer> Trainer::create(const TrainConfig& config, Peers* peers) {
+  return create(config, factory_of(config), peers);
 }
 
-ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactory& factory) {
+ir::Result<Trainer> Trainer::create(const TrainConfig& config,
+                                    const ModelFactory& factory,
+                                    Peers* peers) {
   if (ir::Status status = check_config(config); !status.ok()) {
     return status.error();
   }
@@ -183,6 +190,7 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactor
   }
   auto parts = std::make_unique<Parts>();
   parts->config = config;
+  parts->peers = peers;
   parts->factory = factory;
   parts->data = std::move(data.value());
   const ir::Result<Model> model = parts->model();
@@ -214,6 +222,14 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config, const ModelFactor
   const SampleRange& first = parts->batches.mini_batches.front();
   const SampleRange largest =
       micro_batch_range(first, std::min(config.micro_batches, first.count), 0);
+  if (peers != nullptr) {
+    ir::Result<std::string> content = samples_fingerprint(*parts->data.train);
+    if (!content.ok()) {
+      return content.error();
+    }
+    facts.data_content = std::move(content).value();
+    facts.model_content = model_fingerprint(model.value());
+  }
   std::uint32_t k = 0;
   const std::vector<std::vector<Layer>> stages = cut(model.value(), facts.partition);
   for (const std::vector<Layer>& part : stages) {
@@ -266,7 +282,14 @@ ir::Status Trainer::save_model(const std::string& path) const {
   if (!parts_->trained) {
     return usage("not-trained", path, "nothing has been trained yet");
   }
-  // The evaluation at the end of training has bound the modules to the master weights.
+  // The evaluation at the end of training has bound the modules to the master weights, those that
+  // other processes hold excepted.
+  if (parts_->peers != nullptr) {
+    if (ir::Status status = parts_->loop->gather_model(*parts_->trained);
+        !status.ok() || parts_->peers->rank() != 0) {
+      return status;
+    }
+  }
   return save_script_model(*parts_->trained, path);
 }
 

@@ -67,6 +67,9 @@ struct TrainFacts {
   bool has_batch_norm = false;
   std::string resumed_from;  ///< the checkpoint; empty: the beginning
   Position resumed_at;
+  /// Hashes of the samples and of the model at the start, where several processes train.
+  std::string data_content;
+  std::string model_content;
   std::vector<std::string> notes;              ///< remarks for people
   std::vector<std::int64_t> stage_parameters;  ///< trainable numbers, by stage
   std::vector<WeightTie> ties;                 ///< across stages
@@ -146,13 +149,16 @@ using ScheduleSource = std::function<ir::Result<ir::Schedule>(std::uint32_t micr
 
 class Trainer {
  public:
-  /// Builds the model once, reads the data, and opens what config.checkpoint names. Errors: Usage,
-  /// BadInput.
-  [[nodiscard]] static ir::Result<Trainer> create(const TrainConfig& config);
+  /// Builds the model once, reads the data, and opens what config.checkpoint names. `peers`: the
+  /// other processes of the run, which create theirs at the same time; files of checkpoints are
+  /// rank 0's; outlives the trainer. Errors: Usage, BadInput; failures of peers.
+  [[nodiscard]] static ir::Result<Trainer> create(const TrainConfig& config,
+                                                  Peers* peers = nullptr);
   /// The same with a model of the caller's (own_model.h); of `config`, the model's name and options
   /// say nothing but how long samples of text are.
   [[nodiscard]] static ir::Result<Trainer> create(const TrainConfig& config,
-                                                  const ModelFactory& factory);
+                                                  const ModelFactory& factory,
+                                                  Peers* peers = nullptr);
   Trainer(Trainer&&) noexcept;
   Trainer& operator=(Trainer&&) noexcept;
   ~Trainer();
@@ -175,7 +181,7 @@ class Trainer {
 
   /// Writes the model of the last train() to `path` as what it was read from, a TorchScript
   /// archive or several (script_model.h). Errors: Usage when there was no train() or the model came
-  /// from no archive; Runtime for the disk.
+  /// from no archive; Runtime for the disk. Of several processes all call it, and rank 0 writes.
   [[nodiscard]] ir::Status save_model(const std::string& path) const;
 
  private:

@@ -87,6 +87,40 @@ ir::Status TrainingRun::end_record(std::uint32_t mini_batch) {
   return {};
 }
 
+std::vector<LossPart> TrainingRun::open_losses() const {
+  std::vector<LossPart> parts;
+  for (std::uint32_t j = 0; j < losses_.size(); ++j) {
+    if (losses_[j].samples > 0) {  // those of a whole record are given up
+      parts.push_back({.micro_batch = j,
+                       .samples = losses_[j].samples,
+                       .mean = losses_[j].mean_and_correct.first(),
+                       .correct = losses_[j].mean_and_correct.second()});
+    }
+  }
+  return parts;
+}
+
+ir::Status TrainingRun::add_losses(const std::vector<LossPart>& parts) {
+  for (const LossPart& part : parts) {
+    if (part.micro_batch >= losses_.size()) {
+      return ir::make_error(ErrorKind::Runtime, "bad-message", "",
+                            "another rank has a loss of micro-batch " +
+                                std::to_string(part.micro_batch) + " of " +
+                                std::to_string(losses_.size()));
+    }
+    MicroBatchLoss loss;
+    loss.mean_and_correct = PendingNumbers(torch::tensor(part.mean, torch::kFloat64),
+                                           torch::tensor(part.correct, torch::kFloat64));
+    loss.samples = part.samples;
+    if (ir::Status status = record_loss(part.micro_batch / schedule_->micro_batches,
+                                        part.micro_batch, std::move(loss));
+        !status.ok()) {
+      return status;
+    }
+  }
+  return {};
+}
+
 std::vector<MiniBatchRecord> TrainingRun::take_records() {
   const std::uint32_t every = options_.prediction_error_every;
   for (MiniBatchRecord& record : records_) {

@@ -109,6 +109,9 @@ void TrainingRun::begin_segment(const ir::Schedule& schedule, Segment segment) {
         {.mini_batch = segment_.first_of_run, .micro_batches = schedule.micro_batches});
   }
   exchange_.begin_segment();
+  if (!options_.elsewhere.empty()) {
+    begin_rank_exchanges();
+  }
   read_schedule();
   std::vector<std::uint32_t> samples;
   samples.reserve(segment_.mini_batches.size());
@@ -169,6 +172,14 @@ bool TrainingRun::is_first_replica(const ir::Task& task) const {
   return replicas_->of(task) == replicas_->begin(task.stage);
 }
 
+std::uint64_t TrainingRun::steps() const {
+  std::size_t r = 0;
+  while (r + 1 < stages_.size() && !is_here(r)) {
+    ++r;
+  }
+  return stages_[r].optimizer().steps();
+}
+
 Handler TrainingRun::handler(TaskWork work) {
   return [this, work](const ir::Schedule& schedule, ir::TaskId id) -> ir::Status {
     if (options_.interrupted != nullptr && options_.interrupted->load(std::memory_order_relaxed)) {
@@ -219,11 +230,17 @@ std::span<const std::uint32_t> TrainingRun::samples_of(std::uint32_t micro_batch
 void TrainingRun::begin_loader() {
   std::vector<std::vector<std::uint32_t>> micro_batches(std::size_t{schedule_->micro_batches} *
                                                         schedule_->mini_batches);
-  std::vector<std::size_t> order(micro_batches.size());
-  for (std::uint32_t j = 0; j < order.size(); ++j) {
+  for (std::uint32_t j = 0; j < micro_batches.size(); ++j) {
     micro_batches[j].assign(samples_of(j).begin(), samples_of(j).end());
-    order[j] = j;
   }
+  std::vector<std::size_t> order;  // of the forwards of the first stage that are done here
+  for (const ir::Task& task : schedule_->tasks) {
+    if (task.kind() == ir::TaskKind::Forward && index_of(task.stage) == 0 &&
+        is_here(replicas_->of(task))) {
+      order.push_back(index_of(*ir::micro_batch_of(task)));
+    }
+  }
+  std::ranges::sort(order);
   loader_.begin(segment_.epoch, std::move(micro_batches), std::move(order));
 }
 

@@ -23,6 +23,8 @@
 #include "executor/torch/input_loader.h"
 #include "executor/torch/mailboxes.h"
 #include "executor/torch/prediction_probe.h"
+#include "executor/torch/rank_exchange.h"
+#include "executor/torch/rank_records.h"
 #include "executor/torch/sample_order.h"
 #include "executor/torch/sample_source.h"
 #include "executor/torch/stage.h"
@@ -51,6 +53,7 @@ struct RunOptions {
   std::vector<ir::DeviceId> replica_devices = {};  ///< with compute.gpus: of each replica's layers
   std::function<bool(ir::DeviceId)> is_remote = {};  ///< run by another process; empty: none is
   GpuWay gpu_way = {};                               ///< to and from those
+  std::vector<bool> elsewhere = {};  ///< replicas that other processes hold; empty: none
 };
 
 /// The samples of one segment.
@@ -65,8 +68,8 @@ struct Segment {
 class TrainingRun {
  public:
   /// `parts`: the layers of each replica, those of stage 0 first (without replication: of each
-  /// stage); those of one stage begin with equal weights and share no tensor. `samples` must
-  /// outlive the run.
+  /// stage), none for one that is elsewhere; those of one stage begin with equal weights and share
+  /// no tensor. `samples` must outlive the run.
   TrainingRun(std::vector<std::vector<Layer>> parts,
               const SampleSource& samples,
               RunOptions options);
@@ -84,6 +87,12 @@ class TrainingRun {
   /// Errors: Runtime "loss-not-finite".
   [[nodiscard]] ir::Status collect_losses(bool wait);
 
+  /// The losses of mini-batches of which other processes have a part, too. At the segment's end.
+  [[nodiscard]] std::vector<LossPart> open_losses() const;
+  /// Takes those of the others, and ends the records that are whole with them. Errors: Runtime
+  /// "loss-not-finite".
+  [[nodiscard]] ir::Status add_losses(const std::vector<LossPart>& parts);
+
   /// Records of the segment that has just ended, prediction errors included. Requires:
   /// collect_losses(true).
   [[nodiscard]] std::vector<MiniBatchRecord> take_records();
@@ -97,8 +106,11 @@ class TrainingRun {
   /// are each replica's own, of the micro-batches that it has seen.
   [[nodiscard]] std::vector<Stage*> first_replicas();
 
-  /// What travels; the transport's Mail where several processes train.
-  [[nodiscard]] Mailboxes& mailboxes() { return mailboxes_; }
+  /// Made by every stage's optimizer since the start of the run.
+  [[nodiscard]] std::uint64_t steps() const;
+
+  /// What travels, where several processes train.
+  [[nodiscard]] Mail& mail() { return rank_exchange_; }
 
   [[nodiscard]] ir::Bytes probe_bytes() const;
 
@@ -144,6 +156,17 @@ class TrainingRun {
 
   [[nodiscard]] Stage& stage_of(const ir::Task& task) { return stages_[replicas_->of(task)]; }
 
+  [[nodiscard]] bool is_here(std::size_t replica) const {
+    return options_.elsewhere.empty() || !options_.elsewhere[replica];
+  }
+
+  void begin_rank_exchanges();
+  [[nodiscard]] std::vector<std::size_t> replicas_in(const ExchangeKey& key) const;
+  [[nodiscard]] std::vector<Stage*> members_of(const ExchangeKey& key);
+  [[nodiscard]] std::vector<std::vector<std::size_t>> tied_parameters(const ExchangeKey& key) const;
+  [[nodiscard]] std::vector<bool> counted_parameters(std::size_t stage) const;
+  [[nodiscard]] Tensors brought_by(const ExchangeMember& member);
+
   [[nodiscard]] bool is_first_replica(const ir::Task& task) const;
 
   void read_schedule();
@@ -158,12 +181,13 @@ class TrainingRun {
   std::optional<ir::Replicas> replicas_;  ///< of the segment's schedule
   std::vector<Stage> stages_;             ///< by replica
   std::vector<std::size_t> first_;        ///< by stage: its first replica
-  GradientExchange exchange_;
+  Mailboxes mailboxes_;
+  RankExchange rank_exchange_{mailboxes_};
+  GradientExchange exchange_{&rank_exchange_};
   StepWeights step_weights_;
   std::vector<bool> recomputed_;  ///< by place_of(); empty: nothing is
   Keep kept_for_recompute_ = Keep::Input;
   std::vector<PredictionProbe> probes_;  ///< by stage, of its first replica
-  Mailboxes mailboxes_;
   Segment segment_;
   std::mutex record_mutex_;  ///< of the two below, while tasks run
   std::vector<MiniBatchRecord> records_;

@@ -1,0 +1,151 @@
+// What several processes refuse: whatever one rank finds, all end with it, named, before a step is
+// made.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <doctest/doctest.h>
+
+#include "tests/app/run_ranks.h"
+#include "tests/app/run_xpipe.h"
+
+namespace xpipe::app_test {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+Words small_run(const Words& more) {
+  Words words = {"train",
+                 "--policy",
+                 "gpipe",
+                 "--model",
+                 "mlp",
+                 "--set",
+                 "hidden=8",
+                 "--data",
+                 in_tree("examples/data/digits"),
+                 "--batch-size",
+                 "1000",
+                 "--stages",
+                 "2",
+                 "--timeout-s",
+                 "60"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Both ranks of a run that cannot be end with `status` and say `text`.
+void check_refused(const Words& of_0, const Words& of_1, int status, const std::string& text) {
+  RankedRun run(2);
+  run.start(0, of_0);
+  run.start(1, of_1);
+  for (const auto& [rank, answer] : run.wait_all()) {
+    CAPTURE(rank);
+    CHECK(answer.status == status);
+    CHECK(answer.out.empty());
+    CHECK_MESSAGE(answer.err.find(text) != std::string::npos, answer.err);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("processes: whatever decides bits and is not the same is named with both values") {
+  struct Case {
+    Words of_0;
+    Words of_1;
+    std::string said;
+  };
+
+  const std::vector<Case> cases = {
+      {{"--lr-schedule", "step", "--lr-step-every", "5"},
+       {"--lr-schedule", "step", "--lr-step-every", "6"},
+       "--lr-step-every: is not the same everywhere: 5 on rank 0; 6 on rank 1"},
+      {{"--lr-schedule", "cosine"}, {}, "--lr-schedule: "},
+      {{"--warm-up", "2"}, {}, "--warm-up: is not the same everywhere: 2 on rank 0; 0 on rank 1"},
+      {{"--clip-norm", "0.5"}, {"--clip-norm", "0.25"}, "option clip-norm: "},
+      {{"--dtype", "bf16"}, {}, "--dtype: is not the same everywhere: bf16 on rank 0"},
+      {{"--augment", "flip"}, {}, "--augment flip: "},
+      {{"--loss-reduction", "sum"}, {}, "--loss-reduction: "},
+      {{"--accumulate", "2"}, {}, "--accumulate: "},
+      {{"--last-batch", "drop"}, {}, "--last-batch: "},
+      {{"--no-stop-on-nan"}, {}, "--stop-on-nan: "},
+      {{"--set", "depth=3"}, {}, "--set depth: "},
+      {{"--micro-batches", "2"}, {}, "--micro-batches: "},
+      {{"--recompute", "stage"}, {}, "schedule: "},
+      {{"--epochs", "2"}, {}, "--epochs: "},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.said);
+    check_refused(small_run(c.of_0), small_run(c.of_1), 5, c.said);
+  }
+}
+
+TEST_CASE("processes: exports and checkpoints that one rank alone asks for are named") {
+  const ScratchFolder folder;
+  check_refused(small_run({"--export", folder.path("w.pt")}), small_run({}), 5, "--export: ");
+  check_refused(small_run({"--checkpoint", folder.path("c"), "--checkpoint-every", "2"}),
+                small_run({"--checkpoint", folder.path("c"), "--checkpoint-every", "3"}), 5,
+                "--checkpoint-every: ");
+}
+
+TEST_CASE("processes: data of one rank with one other label are found out") {
+  const ScratchFolder folder;
+  const std::string copy = folder.path("digits");
+  const auto text = [&](char last) {
+    std::string corpus;
+    for (int i = 0; i < 200; ++i) {
+      corpus += "line " + std::to_string(i) + " ";
+    }
+    return corpus + last;
+  };
+  const auto of = [&](const std::string& data) {
+    return Words{"train", "--policy",     "gpipe", "--model",  "gpt",   "--set",       "layers=1",
+                 "--set", "width=8",      "--set", "heads=2",  "--set", "sequence=16", "--data",
+                 data,    "--batch-size", "40",    "--stages", "2"};
+  };
+  std::string other = text('a');
+  std::swap(other[40], other[50]);  // the same letters, elsewhere
+  check_refused(of(folder.write("a.txt", text('a'))), of(folder.write("b.txt", other)), 5,
+                "content of the data: is not the same everywhere");
+}
+
+TEST_CASE("processes: data or a model that one rank lacks end all, with its status") {
+  const ScratchFolder folder;
+  Words lost = small_run({});
+  *(std::find(lost.begin(), lost.end(), "--data") + 1) = folder.path("nothing");
+  check_refused(small_run({}), lost, 3, "rank 1");
+  check_refused(lost, small_run({}), 3, "rank 0");
+}
+
+TEST_CASE("processes: another model than the checkpoint's, a damaged or a missing one, end all") {
+  const ScratchFolder folder;
+  const std::string place = folder.path("c");
+  REQUIRE(run_xpipe(small_run({"--checkpoint", place})).status == 0);
+  const Words wider = {"--set", "depth=3", "--epochs", "2", "--resume", place};
+  check_refused(small_run(wider), small_run(wider), 3, "model.depth");
+  const Words none = {"--epochs", "2", "--resume", folder.path("none")};
+  check_refused(small_run(none), small_run(none), 3, folder.path("none"));
+  fs::resize_file(place + "/" + "mini-batch-000000004/layer-001.pt", 100);
+  const Words again = {"--epochs", "2", "--resume", place};
+  check_refused(small_run(again), small_run(again), 3, "layer-001.pt");
+}
+
+TEST_CASE("processes: outputs that rank 0 cannot write end all, though the others have none") {
+  const ScratchFolder folder;
+  const std::string nowhere = folder.path("none") + "/x";
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"--metrics", nowhere}, nowhere},
+      {{"--export", nowhere}, nowhere},
+      {{"--checkpoint", folder.write("file", "") + "/c"}, "/c"},
+      {{"--save-model", folder.path("m.pt")}, "--save-model"},
+  };
+  for (const auto& [words, said] : cases) {
+    CAPTURE(said);
+    check_refused(small_run(words), small_run(words), 2, said);
+  }
+}
+
+}  // namespace xpipe::app_test
