@@ -96,7 +96,7 @@ TEST_CASE("processes: 2 ranks write, 1 and 4 go on, and the reverse, bit for bit
     const Json rest = run(course.then, command({"--epochs", "2", "--resume", folder.path("c"),
                                                 "--metrics", folder.path("m")}));
     CHECK(rest["weights_hash"] == whole["weights_hash"]);
-    CHECK(rest["epochs"].back()["train_loss"] == whole["epochs"].back()["train_loss"]);
+    CHECK(rest["epochs"].back()["loss"] == whole["epochs"].back()["loss"]);
     CHECK(names_in(folder.path("c")).back() == names_in(folder.path("whole")).back());
   }
 }
@@ -141,15 +141,13 @@ TEST_CASE("processes: files of an export, and of a model that was saved, are tho
   const std::string alone = export_of(1, "alone.pt");
   CHECK(!alone.empty());
   CHECK(export_of(4, "shared.pt") == alone);
-  // What was saved trains on from the same weights.
-  const auto save = [&](std::uint32_t world, const std::string& from, const std::string& to) {
-    return run(world, {"train", "--policy", "gpipe", "--model", from, "--save-model",
-                       folder.path(to), "--data", in_tree("examples/data/digits"), "--batch-size",
-                       "1000", "--stages", "2", "--micro-batches", "2"})["weights_hash"];
+  const auto save = [&](std::uint32_t world, const std::string& name) {
+    run(world, {"train", "--policy", "gpipe", "--model", in_tree("examples/models/small_cnn.pt"),
+                "--save-model", folder.path(name), "--data", in_tree("examples/data/digits"),
+                "--batch-size", "2000", "--stages", "2", "--micro-batches", "2"});
+    return read_all(folder.path(name));
   };
-  const std::string net = in_tree("examples/models/small_cnn.pt");
-  CHECK(save(2, net, "two.pt") == save(1, net, "one.pt"));
-  CHECK(save(1, folder.path("two.pt"), "a.pt") == save(1, folder.path("one.pt"), "b.pt"));
+  CHECK(save(2, "two.pt") == save(1, "one.pt"));
 }
 
 TEST_CASE("processes: whichever rank is killed, the last checkpoint is whole") {

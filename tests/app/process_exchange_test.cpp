@@ -82,7 +82,7 @@ void check_same(const ScratchFolder& folder,
     }
     const Json found = Json::parse(answers.at(0).out);
     CHECK(found["weights_hash"] == expected["weights_hash"]);
-    CHECK(found["epochs"][0]["train_loss"] == expected["epochs"][0]["train_loss"]);
+    CHECK(found["epochs"][0]["loss"] == expected["epochs"][0]["loss"]);
     CHECK(timeless(folder.path("shared")) == timeless(metrics));
   }
 }
