@@ -99,8 +99,7 @@ executor::Items items_to_agree(const TrainRequest& request,
   items.emplace_back("content of the model", facts.model_content);
   items.emplace_back("partition", fmt::format("{}", fmt::join(facts.partition, ",")));
   items.emplace_back("--dtype", std::string(nn::compute_type_name(config.compute.dtype)));
-  items.emplace_back("--device",
-                     config.device == nn::TrainDevice::Cuda ? "cuda" : "cpu or inline");
+  items.emplace_back("--device", config.device == nn::TrainDevice::Cuda ? "cuda" : "cpu or inline");
   items.emplace_back("--epochs", number(config.epochs));
   items.emplace_back("--intra-op-threads", number(config.intra_op_threads));
   items.emplace_back("--stop-on-nan", yes_or_no(config.stop_on_nan));

@@ -76,13 +76,14 @@ void Processes::receive_from(std::uint32_t peer) {
   try {
     hear(peer);
   } catch (const std::exception& exception) {
+    const std::lock_guard lock(mutex_);
     cannot_take(peer, {}, exception.what());
   }
 }
 
 /// No memory for it, above all. In the place of the failure stands the task that it came with.
+/// Requires: mutex_ held.
 void Processes::cannot_take(std::uint32_t peer, const Arriving& arriving, const std::string& why) {
-  const std::lock_guard lock(mutex_);
   const ir::Task* task = task_of(arriving);
   peers_[peer].heard_last = true;
   record(
@@ -131,6 +132,7 @@ void Processes::hear(std::uint32_t peer) {
         return;
       }
     } catch (const std::exception& exception) {
+      const std::lock_guard lock(mutex_);
       cannot_take(peer, arriving, exception.what());
       return;
     }
@@ -232,9 +234,18 @@ void Processes::hear_done(std::uint32_t peer, std::uint32_t task, Parcel parcel)
     return;
   }
   if (mail_ != nullptr) {
-    if (const ir::Status status = mail_->deliver(ir::TaskId{task}, std::move(parcel));
-        !status.ok()) {
-      record({.rank = rank(), .signal = 0, .error = status.error()});
+    Arriving arriving{.kind = FrameKind::Done, .segment = segment_, .task = task};
+    for (const PackedTensor& tensor : parcel.tensors) {
+      arriving.bytes += tensor.bytes;
+    }
+    try {
+      if (const ir::Status status = mail_->deliver(ir::TaskId{task}, std::move(parcel));
+          !status.ok()) {
+        record({.rank = rank(), .signal = 0, .error = status.error()});
+        return;
+      }
+    } catch (const std::exception& exception) {  // here, too: a message may wait for its segment
+      cannot_take(peer, arriving, exception.what());
       return;
     }
   }

@@ -126,7 +126,6 @@ class Processes final : public Peers {
   [[nodiscard]] bool receive_tensors(std::uint32_t peer,
                                      const Arriving& arriving,
                                      DecodedHead& head);
-  void cannot_take(std::uint32_t peer, const Arriving& arriving, const std::string& why);
   /// False after the last frame of a peer.
   [[nodiscard]] bool take(std::uint32_t peer, Frame frame);
   void watch();
@@ -134,6 +133,7 @@ class Processes final : public Peers {
 
   // with mutex_ held
   void hear_done(std::uint32_t peer, std::uint32_t task, Parcel parcel);
+  void cannot_take(std::uint32_t peer, const Arriving& arriving, const std::string& why);
   void record(Failure failure);
   void lost(std::uint32_t peer, const ir::Error& error);
   void post(std::uint32_t peer, Frame frame);

@@ -73,7 +73,7 @@ ir::Status RankExchange::deliver(ir::TaskId task, Parcel parcel) {
   }
   if (of_members.size() != members.size() + 1 || next != tensors.size()) {
     return bad_gradients("gradients of " + std::to_string(of_members.size() - 1) +
-                       " stages came where " + std::to_string(members.size()) + " were expected");
+                         " stages came where " + std::to_string(members.size()) + " were expected");
   }
   const std::lock_guard lock(mutex_);
   for (std::size_t m = 0; m < members.size(); ++m) {

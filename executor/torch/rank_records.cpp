@@ -59,10 +59,10 @@ Json to_json(const std::vector<MiniBatchRecord>& records) {
   return json;
 }
 
-void take(std::vector<MiniBatchRecord>& records, const Json& json, bool holds_loss) {
+void take(std::vector<MiniBatchRecord>& records, const Json& json) {
   for (std::size_t i = 0; i < records.size(); ++i) {
     const Json& other = json.at(i);
-    if (holds_loss) {
+    if (records[i].samples == 0) {  // those that several ranks had a part of are whole here
       records[i].samples = other.at(0).get<std::uint32_t>();
       records[i].loss = from_bits(other.at(1));
       records[i].accuracy = from_bits(other.at(2));
@@ -164,17 +164,14 @@ ir::Result<std::vector<LossPart>> gather_losses(Peers& peers, const std::vector<
   return others;
 }
 
-ir::Status merge_records(Peers& peers,
-                         const RankPlan& plan,
-                         std::vector<MiniBatchRecord>& records) {
+ir::Status merge_records(Peers& peers, std::vector<MiniBatchRecord>& records) {
   const auto gathered = gather_at_zero(peers, to_json(records).dump());
   if (!gathered.ok()) {
     return gathered.error();
   }
-  const std::uint32_t last = plan.owners.back();
   try {
     for (std::uint32_t rank = 1; rank < gathered.value().size(); ++rank) {
-      take(records, Json::parse(gathered.value()[rank]), rank == last && !plan.losses_are_apart);
+      take(records, Json::parse(gathered.value()[rank]));
     }
   } catch (const Json::exception& exception) {
     return unreadable(exception);

@@ -54,11 +54,9 @@ struct LossPart {
 [[nodiscard]] ir::Result<std::vector<LossPart>> gather_losses(Peers& peers,
                                                               const std::vector<LossPart>& mine);
 
-/// Prediction errors from each stage's rank; loss and accuracy from the one that holds the last
-/// stage, unless rank 0 has them already.
-[[nodiscard]] ir::Status merge_records(Peers& peers,
-                                       const RankPlan& plan,
-                                       std::vector<MiniBatchRecord>& records);
+/// Prediction errors from each stage's rank; loss and accuracy from the one that has the
+/// mini-batch's whole loss, unless rank 0 has it already.
+[[nodiscard]] ir::Status merge_records(Peers& peers, std::vector<MiniBatchRecord>& records);
 
 /// Each stage's from the rank that holds it. `probe_bytes` is summed.
 [[nodiscard]] ir::Status merge_memory(Peers& peers,

@@ -384,7 +384,7 @@ ir::Status TrainLoop::train_segment(const SegmentPlan& segment,
         !merged.ok()) {
       return merged;
     }
-    if (ir::Status merged = merge_records(*peers, ranks_, done); !merged.ok()) {
+    if (ir::Status merged = merge_records(*peers, done); !merged.ok()) {
       return merged;
     }
   }

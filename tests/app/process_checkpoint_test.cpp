@@ -83,8 +83,8 @@ TEST_CASE("processes: 2 ranks write, 1 and 4 go on, and the reverse, bit for bit
     const char* policy;
   };
 
-  for (const Course& course : {Course{2, 1, "xpipe"}, Course{1, 2, "xpipe"},
-                               Course{2, 4, "pipedream"}, Course{4, 2, "spectrain"}}) {
+  for (const Course& course :
+       {Course{2, 1, "xpipe"}, Course{1, 2, "spectrain"}, Course{2, 4, "pipedream"}}) {
     CAPTURE(course.first);
     CAPTURE(course.then);
     const ScratchFolder folder;

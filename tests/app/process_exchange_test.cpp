@@ -24,10 +24,10 @@ Words with(Words words, const Words& more) {
 }
 
 /// A few mini-batches of images.
-Words images(const Words& more) {
+Words images(const Words& more, const char* timeout_s = "60") {
   return with(
       {"train", "--model", "mlp", "--set", "hidden=8", "--data", in_tree("examples/data/digits"),
-       "--batch-size", "1000", "--micro-batches", "4", "--seed", "3", "--timeout-s", "60"},
+       "--batch-size", "1000", "--micro-batches", "4", "--seed", "3", "--timeout-s", timeout_s},
       more);
 }
 
@@ -137,21 +137,19 @@ TEST_CASE("processes: one norm over the stages and replicas of all ranks") {
 }
 
 TEST_CASE("processes: a rank that is killed, or hangs, within a sum ends all and is named") {
-  const Words arguments =
-      images({"--policy", "gpipe", "--stages", "2", "--replicas", "2,2", "--placement", "0,2,1,3",
-              "--epochs", "1000", "--clip-norm", "0.1"});
+  const Words split = {"--policy",    "gpipe",   "--stages", "2",    "--replicas",  "2,2",
+                       "--placement", "0,2,1,3", "--epochs", "1000", "--clip-norm", "0.1"};
   for (const char* task : {"0ALLREDUCE1", "1CLIP1"}) {
     CAPTURE(task);
     RankedRun run(2);
-    run.start_all(arguments, {{"XPIPE_TEST_FAULT", std::string("1 ") + task + " kill"}});
+    run.start_all(images(split), {{"XPIPE_TEST_FAULT", std::string("1 ") + task + " kill"}});
     const Answer first = run.wait(0);
     CHECK(run.wait(1).status == 128 + SIGKILL);
     CHECK(first.status == 5);
     CHECK_MESSAGE(first.err.starts_with("xpipe: rank 0, peer rank 1: rank 1 is gone"), first.err);
   }
   RankedRun run(2);
-  run.start_all(with(arguments, {"--timeout-s", "3"}),
-                {{"XPIPE_TEST_FAULT", "1 0ALLREDUCE1 hang"}});
+  run.start_all(images(split, "3"), {{"XPIPE_TEST_FAULT", "1 0ALLREDUCE1 hang"}});
   for (const auto& [rank, answer] : run.wait_all()) {
     CAPTURE(rank);
     CHECK(answer.status == 5);

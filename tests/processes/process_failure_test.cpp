@@ -216,10 +216,11 @@ TEST_CASE("processes: no memory for a message names its task, stage, bytes and s
     REQUIRE(!status.ok());
     said.add(peers.leave(status.error()));
   });
-  said.check(2,
-             "rank 1, stage 0, task 0SEND_F0>1: its message of 5000 bytes, from rank 0, cannot be "
-             "taken here: std::bad_alloc [receive-failed]",
-             ir::ErrorKind::Runtime);
+  said.check(
+      2,
+      "rank 1, stage 0, task 0SEND_F0[1000B]: its message of 5000 bytes, from rank 0, cannot be "
+      "taken here: std::bad_alloc [receive-failed]",
+      ir::ErrorKind::Runtime);
 }
 
 TEST_CASE("processes: a rank that is busy for long is not silent") {
