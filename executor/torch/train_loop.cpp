@@ -73,11 +73,20 @@ EpochRecord summary_of(std::uint32_t epoch, const EpochSums& sums) {
 
 /// A sum over replicas, or over places of a shared weight, reads gradients that another stream
 /// frees.
-ir::Status check_gpus(const ir::Schedule& schedule, const ComputeConfig& compute) {
-  const bool sums = std::ranges::any_of(schedule.tasks, [](const ir::Task& task) {
-    return task.kind() == ir::TaskKind::AllReduce || task.kind() == ir::TaskKind::SumTied;
-  });
-  if (compute.gpus.empty() || !sums) {
+ir::Status check_gpus(const ir::Schedule& schedule, const ComputeConfig& compute, bool several) {
+  const auto has = [&schedule](ir::TaskKind kind) {
+    return std::ranges::any_of(schedule.tasks,
+                               [kind](const ir::Task& task) { return task.kind() == kind; });
+  };
+  if (compute.gpus.empty()) {
+    return {};
+  }
+  if (several && has(ir::TaskKind::ClipNorm)) {
+    return ir::make_error(ErrorKind::Usage, "no-norm-over-gpus", "--clip-norm",
+                          "on GPUs of several processes the gradients of all stages have no norm; "
+                          "use --device cpu, one process, or drop the option");
+  }
+  if (!has(ir::TaskKind::AllReduce) && !has(ir::TaskKind::SumTied)) {
     return {};
   }
   return ir::make_error(ErrorKind::Usage, "no-sums-on-gpus", "--device",
@@ -205,7 +214,9 @@ ir::Status TrainLoop::plan() {
               .is_remote = remote_devices(callbacks_.peers),
               .gpu_way = callbacks_.gpu_way,
               .elsewhere = replicas_elsewhere(callbacks_.peers, ranks_)};
-  if (ir::Status status = check_gpus(*schedule.value(), config.compute); !status.ok()) {
+  if (ir::Status status =
+          check_gpus(*schedule.value(), config.compute, callbacks_.peers != nullptr);
+      !status.ok()) {
     return status;
   }
   for (const SegmentPlan& segment : segments_of({})) {

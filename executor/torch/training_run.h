@@ -112,6 +112,9 @@ class TrainingRun {
   /// What travels, where several processes train.
   [[nodiscard]] Mail& mail() { return rank_exchange_; }
 
+  /// The messages between stages.
+  [[nodiscard]] const Mailboxes& mailboxes() const { return mailboxes_; }
+
   [[nodiscard]] ir::Bytes probe_bytes() const;
 
  private:

@@ -91,7 +91,7 @@ std::vector<std::vector<torch::Tensor>> trained_by_ranks(const ir::Schedule& sch
       options.gpu_way = {.transport = &transport, .stream = [&] { return backend.current(); }};
     }
     const auto toy = toy_run(schedule, training, std::move(options));
-    processes.set_mail(&toy->run->mailboxes());
+    processes.set_mail(&toy->run->mail());
     for (std::uint32_t epoch = 0; epoch < training.segments; ++epoch) {
       toy->run->begin_segment(toy->schedule, toy_segment(training, epoch));
       const auto ran = executor::run(toy->schedule, toy->run->handlers(), backend, &processes);

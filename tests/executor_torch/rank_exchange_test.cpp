@@ -45,7 +45,8 @@ std::map<TaskId, std::vector<nn::ExchangeMember>> brought() {
 nn::Tensors gradients() {
   nn::Tensors tensors;
   for (std::int64_t i = 0; i < 20; ++i) {
-    tensors.push_back(i % 3 == 1 ? torch::Tensor() : torch::full({i, 2}, 0.1 * i));
+    tensors.push_back(i % 3 == 1 ? torch::Tensor()
+                                 : torch::full({i + 1, 2}, 0.1 * static_cast<double>(i)));
   }
   return tensors;
 }
