@@ -120,7 +120,9 @@ ir::Status TrainRanks::agree(const TrainRequest& request,
     return status;
   }
   processes_->set_devices(schedule.devices);
-  return executor::agree(*processes_, items_to_agree(request, facts, schedule));
+  executor::Items items = items_to_agree(request, facts, schedule);
+  items.emplace_back("--transport", uses_nccl_ ? "nccl" : "gloo");
+  return executor::agree(*processes_, items);
 }
 
 ir::Status TrainRanks::finish() {
