@@ -317,7 +317,7 @@ ir::Result<std::unique_ptr<NcclApi>> load_nccl(std::chrono::nanoseconds time_out
     library = dlopen(XPIPE_NCCL_LIBRARY, RTLD_NOW | RTLD_LOCAL);
   }
   if (library == nullptr) {
-    const char* why = dlerror();
+    const char* why = dlerror();  // NOLINT(concurrency-mt-unsafe): each thread has its own
     return no_nccl(why != nullptr ? why : "libnccl.so.2 cannot be loaded");
   }
   Functions functions;
