@@ -18,6 +18,14 @@ namespace {
 constexpr std::string_view kFormat = "xpipe.profile";
 constexpr std::int64_t kVersion = 1;
 
+bool is_time(const JsonValue& value) {
+  if (const auto* whole = std::get_if<std::int64_t>(&value.value)) {
+    return *whole >= 0;
+  }
+  const auto* number = std::get_if<JsonNumber>(&value.value);
+  return number != nullptr && number->text[0] != '-' && scaled_decimal(number->text, 3);
+}
+
 class Reader {
  public:
   explicit Reader(std::string_view file) : file_(file), faults_(file) {}
@@ -104,6 +112,7 @@ class Reader {
     layer.parameter_bytes = object.bytes("parameter_bytes", Need::Required).value_or(0);
     layer.workspace_bytes = object.bytes("workspace_bytes", Need::Optional).value_or(0);
     layer.update = object.micros("update_us", Need::Optional);
+    read_samples(object, path);
     object.refuse_unknown();
     profile_.layers.push_back(std::move(layer));
   }
@@ -127,6 +136,27 @@ class Reader {
       layer.backward_input = object.micros("backward_input_us", Need::Required).value_or(0);
       layer.backward_weight = object.micros("backward_weight_us", Need::Required).value_or(0);
     }
+  }
+
+  /// Measurements that the medians were made of: for people, and for who doubts a median. Checked,
+  /// and not needed further.
+  void read_samples(JsonObject& object, const std::string& path) {
+    const JsonValue* const value = object.get("samples_us", Need::Optional);
+    if (value == nullptr) {
+      return;
+    }
+    const std::string place = path + "/samples_us";
+    JsonObject samples(*value, place, faults_);
+    for (const char* key : {"forward", "backward", "backward_input", "update"}) {
+      const JsonValue::Array* const times = samples.array(key, Need::Optional);
+      for (std::size_t i = 0; times != nullptr && i < times->size(); ++i) {
+        if (!is_time((*times)[i])) {
+          faults_.add("json-type", place + "/" + key + "/" + std::to_string(i),
+                      "expected microseconds, 0 or more, found " + (*times)[i].shown());
+        }
+      }
+    }
+    samples.refuse_unknown();
   }
 
   void read_edge(const JsonValue& value, const std::string& path) {
@@ -245,7 +275,24 @@ class Reader {
   std::vector<std::string> edge_paths_;  ///< by index into Profile::edges
 };
 
-std::string layer_to_json(const LayerProfile& layer) {
+std::string samples_to_json(const LayerSamples& samples) {
+  std::string out = ", \"samples_us\": {";
+  const char* separator = "";
+  for (const auto& [name, times] :
+       {std::pair("forward", &samples.forward), std::pair("backward", &samples.backward),
+        std::pair("backward_input", &samples.backward_input),
+        std::pair("update", &samples.update)}) {
+    out += separator + json_quoted(name) + ": [";
+    for (std::size_t i = 0; i < times->size(); ++i) {
+      out += (i == 0 ? "" : ", ") + micros_text((*times)[i]);
+    }
+    out += "]";
+    separator = ", ";
+  }
+  return out + "}";
+}
+
+std::string layer_to_json(const LayerProfile& layer, const LayerSamples* samples) {
   std::string out =
       "{\"name\": " + json_quoted(layer.name) + ", \"forward_us\": " + micros_text(layer.forward);
   const Nanos odd = layer.backward_weight - layer.backward_input;
@@ -267,6 +314,9 @@ std::string layer_to_json(const LayerProfile& layer) {
   if (layer.update) {
     out += ", \"update_us\": " + micros_text(*layer.update);
   }
+  if (samples != nullptr) {
+    out += samples_to_json(*samples);
+  }
   return out + "}";
 }
 
@@ -280,7 +330,7 @@ Result<Profile> profile_from_json(std::string_view text, std::string_view file) 
   return Reader(file).read(document.value());
 }
 
-std::string profile_to_json(const Profile& profile) {
+std::string profile_to_json(const Profile& profile, const std::vector<LayerSamples>& samples) {
   std::string out = "{\n  \"format\": " + json_quoted(kFormat) +
                     ",\n  \"version\": " + std::to_string(kVersion) +
                     ",\n  \"name\": " + json_quoted(profile.name) +
@@ -291,7 +341,8 @@ std::string profile_to_json(const Profile& profile) {
   }
   out += ",\n  \"layers\": [";
   for (std::size_t i = 0; i < profile.layers.size(); ++i) {
-    out += (i == 0 ? "\n    " : ",\n    ") + layer_to_json(profile.layers[i]);
+    out += (i == 0 ? "\n    " : ",\n    ") +
+           layer_to_json(profile.layers[i], samples.empty() ? nullptr : &samples[i]);
   }
   out += "\n  ]";
   if (profile.edges != chain_edges(profile.layers.size())) {
