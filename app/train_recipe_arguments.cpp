@@ -16,6 +16,9 @@ void add_recipe_options(CLI::App& command, RecipeArguments& arguments) {
   one_of(command, "--last-batch", arguments.last_batch, {"keep", "drop"},
          "of an epoch, where its samples do not fill it: trained as the mean over those it has, or "
          "left out");
+  one_of(command, "--loss", arguments.loss, {"cross-entropy", "mse"},
+         "mse: the mean square over a prediction's numbers, the right class being 1 and the others "
+         "0");
   one_of(command, "--loss-reduction", arguments.loss_reduction, {"mean", "sum"},
          "over the samples of a mini-batch, however it is cut");
   one_of(command, "--lr-schedule", arguments.lr_schedule, {"constant", "step", "cosine"},
@@ -33,6 +36,7 @@ void add_recipe_options(CLI::App& command, RecipeArguments& arguments) {
 nn::Recipe recipe_of(const RecipeArguments& arguments) {
   nn::Recipe recipe;
   recipe.last_batch = arguments.last_batch == "drop" ? nn::LastBatch::Drop : nn::LastBatch::Keep;
+  recipe.loss = arguments.loss == "mse" ? nn::LossKind::MeanSquare : nn::LossKind::CrossEntropy;
   recipe.loss_reduction =
       arguments.loss_reduction == "sum" ? nn::LossReduction::Sum : nn::LossReduction::Mean;
   return recipe;

@@ -17,6 +17,7 @@ namespace xpipe::app {
 /// As typed.
 struct RecipeArguments {
   std::string last_batch = "keep";
+  std::string loss = "cross-entropy";
   std::string loss_reduction = "mean";
   std::string lr_schedule = "constant";
   std::optional<std::uint32_t> warm_up;

@@ -65,6 +65,13 @@ Model build_mlp(const SampleShape& input,
   return mlp(input, classes, seed, options[0].whole(), options[1].whole());
 }
 
+Model build_unet(const SampleShape& input,
+                 std::int64_t classes,
+                 std::uint64_t seed,
+                 const std::vector<ModelOption>& options) {
+  return unet(input, classes, seed, options[0].whole(), options[1].whole());
+}
+
 Model build_gpt(const SampleShape& input,
                 std::int64_t classes,
                 std::uint64_t seed,
@@ -87,6 +94,7 @@ const std::vector<BuiltIn>& built_ins() {
       {"resnet50", build_resnet50, InputRule{{28, 32}, 64}},
       {"resnet101", build_resnet101, InputRule{{28, 32}, 64}},
       {"inception_v3", without_sizes<inception_v3>, InputRule{{28, 32, 64}, 75}},
+      {"unet", build_unet, std::nullopt},
       {"gpt", build_gpt, std::nullopt, true},
   };
   return models;
@@ -137,6 +145,19 @@ ir::Status check_text(const SampleShape& input, const std::vector<ModelOption>& 
   return {};
 }
 
+/// Images that cannot be halved `depth` times.
+ir::Status check_halves(const SampleShape& input, std::int64_t depth) {
+  const std::int64_t whole = std::int64_t{1} << depth;
+  if (input.height % whole == 0 && input.width % whole == 0) {
+    return {};
+  }
+  return ir::make_error(ErrorKind::Usage, "bad-input-shape", "--model",
+                        "unet of depth " + std::to_string(depth) +
+                            " takes images whose sides are multiples of " + std::to_string(whole) +
+                            ", these have " + std::to_string(input.height) + "x" +
+                            std::to_string(input.width) + "; lower --set depth");
+}
+
 ir::Status check_input(const BuiltIn& model,
                        const SampleShape& input,
                        const std::vector<ModelOption>& options) {
@@ -147,6 +168,9 @@ ir::Status check_input(const BuiltIn& model,
                                                      "--model gpt"
                                                    : " takes text and these data are images; want "
                                                      "a .txt file, or another model"));
+  }
+  if (model.build == build_unet) {
+    return check_halves(input, options[1].whole());
   }
   return input.is_text() ? check_text(input, options) : check_image(model, input);
 }

@@ -41,6 +41,17 @@ namespace xpipe::executor::nn {
                                  std::int64_t classes,
                                  std::uint64_t seed);
 
+/// Ronneberger et al. 2015, padded, for classes: `depth` levels of two convolutions 3x3 of `width`
+/// channels, twice as many a level, down by max pooling; up again by nearest-neighbour upsampling
+/// and a convolution, joined by channel with the level's output on the way down, and two
+/// convolutions; average pooling, linear. Layers: down0 ... bottom ... up0 merge0 head; a skip from
+/// each down to its merge.
+[[nodiscard]] Model unet(const SampleShape& input,
+                         std::int64_t classes,
+                         std::uint64_t seed,
+                         std::int64_t width,
+                         std::int64_t depth);
+
 struct GptSizes {
   std::int64_t layers = 8;
   std::int64_t width = 256;

@@ -124,6 +124,7 @@ Settings fixed_settings(const TrainConfig& config, const TrainFacts& facts) {
       {"train_samples", std::to_string(facts.train_samples)},
       {"batch_size", std::to_string(config.batch_size)},
       {"last_batch", config.recipe.last_batch == LastBatch::Keep ? "keep" : "drop"},
+      {"loss", config.recipe.loss == LossKind::CrossEntropy ? "cross-entropy" : "mse"},
       {"loss_reduction", config.recipe.loss_reduction == LossReduction::Mean ? "mean" : "sum"},
       {"seed", std::to_string(config.seed)},
       {"optimizer", std::string(optimizer_name(optimizer.kind))},

@@ -1,6 +1,7 @@
 #include "executor/torch/evaluate.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -10,16 +11,28 @@
 
 namespace xpipe::executor::nn {
 
-void add_batch(EvaluationSums& sums, const torch::Tensor& output, const torch::Tensor& labels) {
-  const torch::Tensor targets = labels.flatten();
-  const bool as_it_is = output.is_cpu() && output.scalar_type() != torch::kBFloat16;
-  const torch::Tensor scores =
-      (as_it_is ? output : output.to(torch::kCPU, torch::kFloat32)).reshape({targets.size(0), -1});
-  const torch::Tensor loss = torch::nn::functional::cross_entropy(
-      scores, targets, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
-  sums.loss += loss.item<double>();
-  sums.correct += static_cast<double>(scores.argmax(1).eq(targets).sum().item<std::int64_t>());
-  sums.predictions += targets.size(0);
+void add_batch(EvaluationSums& sums,
+               const torch::Tensor& on_device,
+               const torch::Tensor& labels,
+               LossKind loss) {
+  const torch::Tensor output = on_device.cpu();
+  const std::int64_t predictions = labels.is_floating_point() ? labels.size(0) : labels.numel();
+  sums.loss += mean_loss(loss, output, labels).item<double>() * static_cast<double>(predictions);
+  sums.correct += static_cast<double>(correct_predictions(output, labels).item<std::int64_t>());
+  sums.predictions += predictions;
+}
+
+void evaluate_stage(Stage& stage, std::map<std::size_t, torch::Tensor>& made) {
+  const StageWiring& wiring = stage.wiring();
+  Tensors inputs;
+  inputs.reserve(wiring.imports.size());
+  for (const std::size_t producer : wiring.imports) {
+    inputs.push_back(made.at(producer));
+  }
+  Tensors exports = stage.evaluate(inputs);
+  for (std::size_t i = 0; i < exports.size(); ++i) {
+    made.insert_or_assign(wiring.exports[i], std::move(exports[i]));
+  }
 }
 
 Evaluation mean_of(const EvaluationSums& sums) {
@@ -33,7 +46,9 @@ std::vector<std::uint32_t> evaluation_batch(std::uint32_t begin, std::uint32_t c
   return numbers;
 }
 
-ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages, const SampleSource& samples) {
+ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages,
+                                const SampleSource& samples,
+                                LossKind loss) {
   const std::uint32_t count = samples.count();
   EvaluationSums sums;
   try {
@@ -44,11 +59,12 @@ ir::Result<Evaluation> evaluate(const std::vector<Stage*>& stages, const SampleS
       if (!input.ok()) {
         return input.error();
       }
-      torch::Tensor output = std::move(input.value());
+      std::map<std::size_t, torch::Tensor> made{{kModelInput, std::move(input.value())}};
       for (Stage* stage : stages) {
-        output = stage->evaluate(output);
+        evaluate_stage(*stage, made);
       }
-      add_batch(sums, output, samples.label_batch(numbers));
+      add_batch(sums, made.at(stages.back()->wiring().exports.back()), samples.label_batch(numbers),
+                loss);
     }
   } catch (const c10::Error& error) {
     return ir::make_error(ir::ErrorKind::Runtime, "torch-failed", "evaluation",

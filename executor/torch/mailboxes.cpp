@@ -87,7 +87,8 @@ ir::Result<torch::Tensor> unpack(const PackedTensor& packed) {
       data, packed.sizes, [owner = packed.owner](void*) {}, torch::TensorOptions().dtype(type));
 }
 
-void Mailboxes::begin_segment(const ir::Schedule& schedule) {
+void Mailboxes::begin_segment(const ir::Schedule& schedule,
+                              const std::vector<StageWiring>& wiring) {
   schedule_ = &schedule;
   const std::size_t stages = schedule.stages.size();
   const std::size_t total = std::size_t{schedule.micro_batches} * schedule.mini_batches;
@@ -104,9 +105,11 @@ void Mailboxes::begin_segment(const ir::Schedule& schedule) {
     between.wire.resize(total);
     between.inbox.resize(total);
   };
-  for (std::size_t k = 0; k + 1 < stages; ++k) {
-    make(k, k + 1, ir::Pass::Forward);
-    make(k + 1, k, ir::Pass::Backward);
+  for (std::size_t k = 0; k < stages; ++k) {
+    for (const StagePort& port : wiring[k].to) {
+      make(k, port.stage, ir::Pass::Forward);
+      make(port.stage, k, ir::Pass::Backward);
+    }
   }
   for (const ir::Task& task : schedule.tasks) {
     if (const auto* message = std::get_if<ir::Send>(&task.payload)) {

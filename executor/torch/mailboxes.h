@@ -2,7 +2,7 @@
 // what one stage has for another of one micro-batch; forwards and backwards have places of their
 // own.
 //
-//   stage k forward -> outbox -> SEND -> wire -> RECV -> inbox -> stage k + 1 forward
+//   stage k forward -> outbox -> SEND -> wire -> RECV -> inbox -> a later stage's forward
 //   (two stages on one device: outbox and inbox are one, no messages)
 //   (two processes:  outbox -> SEND -> wire --collect()--> transport --deliver()--> wire -> RECV)
 //   (their GPUs:     SEND and RECV move the numbers themselves; what lies on the wire, and is
@@ -22,6 +22,7 @@
 #include <torch/torch.h>
 
 #include "executor/parcel.h"
+#include "executor/torch/skips.h"
 #include "ir/schedule.h"
 #include "ir/status.h"
 #include "ir/task.h"
@@ -41,8 +42,9 @@ class Mailboxes final : public Mail {
   /// What a tensor becomes on its way.
   using Carry = std::function<ir::Result<torch::Tensor>(const torch::Tensor&)>;
 
-  /// Empties all places; `schedule` must outlive the segment.
-  void begin_segment(const ir::Schedule& schedule);
+  /// Empties all places, of which there are those of `wiring`, by stage; `schedule` must outlive
+  /// the segment.
+  void begin_segment(const ir::Schedule& schedule, const std::vector<StageWiring>& wiring);
 
   /// What stage `from` has for stage `to`, of micro-batch `j`.
   void post(ir::Pass pass, std::size_t from, std::size_t to, std::uint32_t j, Message message);

@@ -1,5 +1,6 @@
 #include "executor/torch/model.h"
 
+#include <algorithm>
 #include <set>
 #include <unordered_set>
 #include <utility>
@@ -90,6 +91,12 @@ ir::Profile estimated_profile(const Model& model, std::uint32_t samples) {
     }
     profile.layers.push_back(std::move(entry));
   }
+  for (const Skip& skip : model.skips) {
+    profile.edges.push_back(
+        {.from = static_cast<std::uint32_t>(skip.from), .to = static_cast<std::uint32_t>(skip.to)});
+  }
+  std::ranges::sort(profile.edges, {},
+                    [](const ir::LayerEdge& edge) { return std::pair(edge.from, edge.to); });
   return profile;
 }
 

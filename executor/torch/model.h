@@ -1,5 +1,6 @@
-// A model as a list of layers: what a partition cuts. Every layer is one input, one output, and any
-// contiguous run of layers can be a stage.
+// A model as a list of layers: what a partition cuts. Every layer is one input, one output; some
+// may read the output of an earlier one, too (executor/torch/skips.h). Any contiguous run of layers
+// can be a stage.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,7 @@
 
 #include <torch/torch.h>
 
+#include "executor/torch/skips.h"
 #include "ir/profile.h"
 #include "ir/status.h"
 
@@ -51,6 +53,7 @@ struct Model {
   /// A tied parameter is one tensor, held by several layers' modules, until cut() puts them into
   /// different stages (executor/torch/ties.h).
   std::vector<Tie> ties{};
+  std::vector<Skip> skips{};
 };
 
 /// Elements of one sample: [channels, height, width] of an image, or [sequence] tokens of text.

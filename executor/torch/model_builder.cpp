@@ -172,6 +172,16 @@ void Chain::average_pool_to(std::int64_t side) {
   shape_.width = side;
 }
 
+void Chain::upsample(std::int64_t factor) {
+  const auto scale = static_cast<double>(factor);
+  module_->push_back(torch::nn::Upsample(torch::nn::UpsampleOptions()
+                                             .scale_factor(std::vector<double>{scale, scale})
+                                             .mode(torch::kNearest)));
+  shape_.height *= factor;
+  shape_.width *= factor;
+  macs_ += size();
+}
+
 void Chain::flatten() {
   module_->push_back(torch::nn::Flatten());
   shape_ = {size(), 1, 1};
@@ -236,7 +246,20 @@ void ModelBuilder::add(std::string name, const Chain& chain) {
                            .macs = static_cast<std::uint64_t>(chain.macs()),
                            .output_size = chain.size()});
   shape_ = chain.shape();
+  shapes_.push_back(shape_);
   flat_ = chain.is_flat();
+}
+
+void ModelBuilder::skip(std::size_t from, Join join) {
+  const SampleShape& other = shapes_.at(from);
+  XPIPE_CHECK(from + 1 < index() && other.height == shape_.height && other.width == shape_.width &&
+              (join == Join::Concatenate || other.channels == shape_.channels))
+      << "layer " << from << " leaves " << other.height << " rows for layer " << index() << " of "
+      << shape_.height;
+  model_.skips.push_back({from, index(), join});
+  if (join == Join::Concatenate) {
+    shape_.channels += other.channels;
+  }
 }
 
 }  // namespace xpipe::executor::nn

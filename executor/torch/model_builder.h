@@ -55,6 +55,8 @@ class Chain {
   void average_pool(std::int64_t kernel, std::int64_t stride, std::int64_t padding);
   /// Average over windows that leave `side` x `side`.
   void average_pool_to(std::int64_t side);
+  /// Nearest neighbour.
+  void upsample(std::int64_t factor);
   void flatten();
   /// Flattens first where the input is an image.
   void linear(std::int64_t features, Init init);
@@ -107,11 +109,16 @@ class ModelBuilder {
 
   void add(std::string name, const Chain& chain);
 
+  /// The next layer reads the output of layer `from`, too: its next() begins with the joined shape.
+  /// Requires: a layer in between; as high and wide as what it is joined to, to be added as deep.
+  void skip(std::size_t from, Join join);
+
   [[nodiscard]] Model take() && { return std::move(model_); }
 
  private:
   Model model_;
   SampleShape shape_;
+  std::vector<SampleShape> shapes_;  ///< by layer: what it leaves
   bool flat_ = false;
   std::uint64_t seed_;
 };

@@ -56,6 +56,10 @@ std::vector<ModelOption> model_options(std::string_view model) {
     return {{.name = "hidden", .value = 128, .help = "width of the hidden layers"},
             {.name = "depth", .value = 7, .most = 1024, .help = "how many"}};
   }
+  if (model == "unet") {
+    return {{.name = "width", .value = 16, .most = 1024, .help = "channels of the first level"},
+            {.name = "depth", .value = 2, .most = 6, .help = "levels, each half as large"}};
+  }
   if (model == "gpt") {
     return {{.name = "layers", .value = 8, .most = 1024, .help = "transformer blocks"},
             {.name = "width", .value = 256, .help = "numbers a token"},

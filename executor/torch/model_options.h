@@ -33,6 +33,7 @@ struct ModelOption {
 
 /// Those of `model`, with defaults; empty for a model that has none, and for a name that is none.
 ///   mlp  hidden, depth
+///   unet  width, depth
 ///   gpt  layers, width, heads, sequence, tie, dropout, vocabulary
 /// A model of the user's own (is_model_file()) has sequence.
 [[nodiscard]] std::vector<ModelOption> model_options(std::string_view model);

@@ -9,6 +9,7 @@
 
 #include "executor/torch/dropout.h"
 #include "executor/torch/layer_check.h"
+#include "executor/torch/pass_graph.h"
 
 namespace xpipe::executor::nn {
 
@@ -67,9 +68,14 @@ ir::Status check_parameters(const Layer& layer,
 
 ir::Result<Model> layers_of(const torch::nn::Sequential& net,
                             const std::string& name,
+                            const std::vector<Skip>& skips,
                             const SampleShape& input,
                             std::int64_t classes) {
-  Model model{.name = name};
+  if (ir::Status status = check_skips(skips, net->size()); !status.ok()) {
+    return status.error();
+  }
+  Model model{.name = name, .layers = {}, .skips = skips};
+  std::vector<torch::Tensor> outputs;
   std::unordered_map<const void*, std::string> owners;
   torch::Tensor x = trial_input(input, classes);
   const std::int64_t samples = x.size(0);
@@ -78,6 +84,11 @@ ir::Result<Model> layers_of(const torch::nn::Sequential& net,
     Layer layer;
     layer.name = child.key();
     layer.module->push_back(child.key(), *any++);
+    for (const Skip& skip : skips) {
+      if (skip.to == outputs.size()) {
+        x = joined_to(x, outputs[skip.from], skip.join);
+      }
+    }
     if (ir::Status status = check_parameters(layer, owners); !status.ok()) {
       return status.error();
     }
@@ -92,6 +103,7 @@ ir::Result<Model> layers_of(const torch::nn::Sequential& net,
                       "turns " + std::to_string(samples) + " samples into something else");
     }
     describe(layer, x);
+    outputs.push_back(x);
     model.layers.push_back(std::move(layer));
   }
   if (model.layers.empty() || x.size(-1) != classes) {
@@ -104,15 +116,15 @@ ir::Result<Model> layers_of(const torch::nn::Sequential& net,
 
 }  // namespace
 
-ModelFactory own_model(torch::nn::Sequential net, std::string name) {
+ModelFactory own_model(torch::nn::Sequential net, std::string name, std::vector<Skip> skips) {
   net->train();
   const auto initial = std::make_shared<InitialState>(net);
-  return [net = std::move(net), name = std::move(name), initial](
+  return [net = std::move(net), name = std::move(name), skips = std::move(skips), initial](
              const SampleShape& input, std::int64_t classes,
              std::uint64_t /*seed*/) -> ir::Result<Model> {
     initial->restore();
     try {
-      ir::Result<Model> model = layers_of(net, name, input, classes);
+      ir::Result<Model> model = layers_of(net, name, skips, input, classes);
       initial->restore();  // the checks have moved weights and running statistics
       return model;
     } catch (const c10::Error& error) {

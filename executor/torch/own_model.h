@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include <torch/torch.h>
 
@@ -16,6 +17,10 @@ namespace xpipe::executor::nn {
 /// Errors: Usage, naming the layer, for one whose backward does not follow the weights it is given,
 /// that fails on its input, that shares a parameter with another, or whose weights are not float32;
 /// and for a net that does not end in the data's classes.
-[[nodiscard]] ModelFactory own_model(torch::nn::Sequential net, std::string name = "own");
+/// `skips`: by the places of the modules in `net`, which does not know of them; in C++ only, as an
+/// archive of an nn.Sequential could not keep them.
+[[nodiscard]] ModelFactory own_model(torch::nn::Sequential net,
+                                     std::string name = "own",
+                                     std::vector<Skip> skips = {});
 
 }  // namespace xpipe::executor::nn

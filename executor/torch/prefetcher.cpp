@@ -77,6 +77,14 @@ void Prefetcher::run() {
   }
 }
 
+/// What the loader is doing, in words. Requires: mutex_.
+std::string Prefetcher::at_work() const {
+  const auto loading = std::ranges::find(states_, State::Loading);
+  return loading == states_.end()
+             ? std::string("reading nothing")
+             : "still reading those of micro-batch " + std::to_string(loading - states_.begin());
+}
+
 ir::Status Prefetcher::take(std::size_t piece) {
   std::unique_lock lock(mutex_);
   if (states_.at(piece) == State::ToDo && std::ranges::find(asked_, piece) == asked_.end()) {
@@ -100,7 +108,8 @@ ir::Status Prefetcher::take(std::size_t piece) {
     return ir::make_error(ir::ErrorKind::Runtime, "loader-time-out", "data",
                           "the first stage waited " + std::to_string(time_out_.count()) +
                               " ms for the loader to read the samples of micro-batch " +
-                              std::to_string(piece));
+                              std::to_string(piece) + ", and it is " + at_work() +
+                              "; is the disk slow or gone? --timeout-s allows more");
   }
   return ir::make_error(ir::ErrorKind::Internal, "loader-stopped", "data",
                         states_[piece] == State::Taken

@@ -54,6 +54,7 @@ class Prefetcher {
 
   void run();
   [[nodiscard]] std::optional<std::size_t> next() const;
+  [[nodiscard]] std::string at_work() const;
 
   const std::size_t depth_;
   const std::chrono::milliseconds time_out_;

@@ -17,8 +17,11 @@
 #include "executor/torch/dropout.h"
 #include "executor/torch/image_files.h"
 #include "executor/torch/intra_op_threads.h"
+#include "executor/torch/loss.h"
 #include "executor/torch/model.h"
 #include "executor/torch/model_options.h"
+#include "executor/torch/pass_graph.h"
+#include "executor/torch/skips.h"
 #include "executor/torch/stage_optimizer.h"
 #include "executor/torch/timing_samples.h"
 #include "executor/torch/weight_hooks.h"
@@ -45,17 +48,16 @@ std::string processor() {
   return "unknown CPU";
 }
 
-struct LayerTimes {
-  std::vector<ir::Nanos> forward;
-  std::vector<ir::Nanos> backward;
-  std::vector<ir::Nanos> backward_input;
-  std::vector<ir::Nanos> update;
-};
+using ir::LayerSamples;
 
 class ModelTimer {
  public:
   ModelTimer(Model model, torch::Tensor input, torch::Tensor labels, OptimizerKind optimizer)
       : model_(std::move(model)),
+        pieces_(pieces_of(
+            model_.layers,
+            Cut::AtLayers,
+            wire({static_cast<std::uint32_t>(model_.layers.size())}, model_.skips).front())),
         input_(std::move(input)),
         labels_(std::move(labels)),
         weights_(std::make_shared<WeightSlots>(parameters_of(model_.layers))),
@@ -83,45 +85,65 @@ class ModelTimer {
       }
     };
     const ForwardScope scope(weights_);
-    torch::Tensor output = input_;
+    Tensors tensors(pieces_.tensors);
+    tensors.front() = input_;
     for (current = 0; current < model_.layers.size(); ++current) {
-      output = forward(current, output);
+      const Piece& piece = pieces_.pieces[current];
+      put(tensors, piece.outputs, forward(current, picked(tensors, piece.inputs)));
     }
     weights_->on_activation_saved = nullptr;
     return saved;
   }
 
-  /// One round; of `input_only`, backwards compute the input's gradient alone.
+  /// One round; of `input_only`, backwards compute the inputs' gradients alone.
   void round(bool input_only, bool keep) {
     const std::size_t count = model_.layers.size();
-    std::vector<torch::Tensor> inputs(count);
-    std::vector<torch::Tensor> outputs(count);
-    torch::Tensor next = input_;
+    std::vector<Tensors> inputs(count);
+    std::vector<Tensors> outputs(count);
+    Tensors tensors(pieces_.tensors);
+    tensors.front() = input_;
     for (std::size_t l = 0; l < count; ++l) {
-      inputs[l] = next.detach();
-      inputs[l].requires_grad_(l > 0);
+      const Piece& piece = pieces_.pieces[l];
+      for (const torch::Tensor& read : picked(tensors, piece.inputs)) {
+        inputs[l].push_back(read.detach());
+        inputs[l].back().requires_grad_(l > 0);
+      }
       const ForwardScope scope(weights_);
       const Clock::time_point start = Clock::now();
       outputs[l] = forward(l, inputs[l]);
       if (keep && !input_only) {
         times_[l].forward.push_back(since(start));
       }
-      next = outputs[l];
+      put(tensors, piece.outputs, outputs[l]);
     }
-    torch::Tensor gradient;
+    Tensors gradients(pieces_.tensors);
     for (std::size_t l = count; l-- > 0;) {
+      const Piece& piece = pieces_.pieces[l];
+      Tensors roots;
+      Tensors of_roots;
+      for (std::size_t i = 0; i < outputs[l].size(); ++i) {
+        const torch::Tensor& gradient = gradients[piece.outputs[i]];
+        if (outputs[l][i].requires_grad() && (gradient.defined() || l + 1 == count)) {
+          roots.push_back(outputs[l][i]);
+          of_roots.push_back(gradient);
+        }
+      }
       const BackwardScope scope(*weights_, ir::kMasterSlot);
       const Clock::time_point start = Clock::now();
-      if (outputs[l].requires_grad()) {
-        if (input_only && l > 0) {
-          gradient = torch::autograd::grad({outputs[l]}, {inputs[l]}, {gradient}).front();
-        } else if (!input_only) {
-          torch::autograd::backward({outputs[l]}, {gradient});
-          gradient = inputs[l].grad();
+      Tensors down(inputs[l].size());
+      if (!roots.empty() && input_only && l > 0) {
+        down = torch::autograd::grad(roots, inputs[l], of_roots);
+      } else if (!roots.empty() && !input_only) {
+        torch::autograd::backward(roots, of_roots);
+        for (std::size_t i = 0; i < down.size(); ++i) {
+          down[i] = inputs[l][i].grad();
         }
       }
       if (keep) {
         (input_only ? times_[l].backward_input : times_[l].backward).push_back(since(start));
+      }
+      for (std::size_t i = 0; i < down.size(); ++i) {
+        add_gradient(gradients[piece.inputs[i]], down[i]);
       }
     }
     if (!input_only) {
@@ -131,16 +153,32 @@ class ModelTimer {
 
   [[nodiscard]] const Model& model() const { return model_; }
 
-  [[nodiscard]] const LayerTimes& times(std::size_t layer) const { return times_[layer]; }
+  [[nodiscard]] const LayerSamples& times(std::size_t layer) const { return times_[layer]; }
 
  private:
-  torch::Tensor forward(std::size_t layer, const torch::Tensor& input) {
+  /// What the layer hands on; of the last one, the loss.
+  Tensors forward(std::size_t layer, const Tensors& inputs) {
     const PassScope pass({});
-    torch::Tensor output = model_.layers[layer].module->forward(input);
-    return layer + 1 < model_.layers.size()
-               ? output
-               : torch::nn::functional::cross_entropy(output.reshape({labels_.numel(), -1}),
-                                                      labels_.flatten());
+    Tensors outputs = pieces_.pieces[layer].run(inputs);
+    if (layer + 1 == model_.layers.size()) {
+      outputs.back() = mean_loss(LossKind::CrossEntropy, outputs.back(), labels_);
+    }
+    return outputs;
+  }
+
+  static Tensors picked(const Tensors& tensors, const std::vector<std::size_t>& numbers) {
+    Tensors some;
+    some.reserve(numbers.size());
+    for (const std::size_t number : numbers) {
+      some.push_back(tensors[number]);
+    }
+    return some;
+  }
+
+  static void put(Tensors& tensors, const std::vector<std::size_t>& numbers, const Tensors& made) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      tensors[numbers[i]] = made[i];
+    }
   }
 
   /// Steps with the gradients of the round, layer by layer, and drops them.
@@ -160,10 +198,11 @@ class ModelTimer {
   }
 
   Model model_;
+  Pieces pieces_;  ///< a piece a layer
   torch::Tensor input_;
   torch::Tensor labels_;
   std::shared_ptr<WeightSlots> weights_;
-  std::vector<LayerTimes> times_;
+  std::vector<LayerSamples> times_;
   std::vector<std::unique_ptr<StageOptimizer>> optimizers_;  ///< by layer
 };
 
@@ -212,7 +251,7 @@ std::string microseconds(ir::Nanos time) {
 }
 
 /// Fills in times and what is to be said of them.
-void set_times(MeasuredProfile& measured, std::size_t l, const LayerTimes& times) {
+void set_times(MeasuredProfile& measured, std::size_t l, const LayerSamples& times) {
   ir::LayerProfile& layer = measured.profile.layers[l];
   const TimingSummary forward = summarize(times.forward);
   const TimingSummary backward = summarize(times.backward);
@@ -227,6 +266,7 @@ void set_times(MeasuredProfile& measured, std::size_t l, const LayerTimes& times
     layer.update = summarize(times.update).median;
   }
   measured.spreads.push_back({forward.spread, backward.spread});
+  measured.samples.push_back(times);
   const auto warn = [&](const char* what, ir::Nanos first, const TimingSummary& summary) {
     if (summary.first_is_off) {
       measured.warnings.push_back(layer.name + ": its first " + what + " took " +

@@ -10,6 +10,7 @@
 
 #include "executor/torch/train_config.h"
 #include "ir/profile.h"
+#include "ir/profile_json.h"
 #include "ir/status.h"
 
 namespace xpipe::executor::nn {
@@ -38,11 +39,12 @@ struct LayerSpread {
 
 struct MeasuredProfile {
   ir::Profile profile;
-  std::vector<LayerSpread> spreads;   ///< by layer
-  std::vector<std::string> warnings;  ///< what makes the figures doubtful
+  std::vector<LayerSpread> spreads;       ///< by layer
+  std::vector<ir::LayerSamples> samples;  ///< by layer, in the order of the rounds
+  std::vector<std::string> warnings;      ///< what makes the figures doubtful
 };
 
-/// Every round runs the whole chain of layers forward, then backward, as training does: weights
+/// Every round runs all layers forward, then backward, as training does: weights
 /// through the saved-tensor hooks, random inputs, cross-entropy with the last layer, no gradient
 /// for the model's input. Medians by layer of
 ///   forward           the layer alone

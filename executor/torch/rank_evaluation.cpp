@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -37,23 +38,57 @@ ir::Result<T> from_text(const ir::Result<std::string>& text) {
   return value;
 }
 
-ir::Result<torch::Tensor> receive_tensor(Peers& peers, std::uint32_t from) {
+/// The tensors of `producers`, by producer.
+ir::Status receive_tensors(Peers& peers,
+                           std::uint32_t from,
+                           const std::vector<std::size_t>& producers,
+                           std::map<std::size_t, torch::Tensor>& made) {
   const ir::Result<Parcel> parcel = peers.receive(from);
   if (!parcel.ok()) {
-    return parcel.error();
+    return parcel.status();
   }
-  if (parcel.value().tensors.size() != 1) {
+  const std::vector<PackedTensor>& tensors = parcel.value().tensors;
+  if (tensors.size() != producers.size()) {
     return ir::make_error(ir::ErrorKind::Runtime, "bad-frame", "",
-                          "a batch that is not one tensor");
+                          "a batch of " + std::to_string(tensors.size()) +
+                              " tensors where one of " + std::to_string(producers.size()) +
+                              " was expected");
   }
-  return unpack(parcel.value().tensors.front());
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    ir::Result<torch::Tensor> tensor = unpack(tensors[i]);
+    if (!tensor.ok()) {
+      return tensor.status();
+    }
+    made.insert_or_assign(producers[i], std::move(tensor).value());
+  }
+  return {};
+}
+
+Parcel packed(const std::map<std::size_t, torch::Tensor>& made,
+              const std::vector<std::size_t>& producers) {
+  Parcel parcel;
+  parcel.tensors.reserve(producers.size());
+  for (const std::size_t producer : producers) {
+    parcel.tensors.push_back(pack(made.at(producer)));
+  }
+  return parcel;
 }
 
 /// Takes one batch through this rank's stages.
 class BatchWay {
  public:
   BatchWay(Peers& peers, const StageOwners& owners, const std::vector<Stage*>& stages)
-      : peers_(peers), owners_(owners), stages_(stages) {}
+      : peers_(peers), owners_(owners), stages_(stages) {
+    std::vector<StageWiring> wiring;
+    wiring.reserve(stages.size());
+    for (const Stage* stage : stages) {
+      wiring.push_back(stage->wiring());
+    }
+    read_from_.reserve(stages.size());
+    for (std::size_t k = 0; k < stages.size(); ++k) {
+      read_from_.push_back(read_from(wiring, k));
+    }
+  }
 
   [[nodiscard]] std::uint32_t last_rank() const { return owners_.back(); }
 
@@ -63,33 +98,33 @@ class BatchWay {
 
   /// The last stage's output, on the rank that holds it; undefined elsewhere.
   ir::Result<torch::Tensor> run(const torch::Tensor& input) {
-    torch::Tensor output = input;
+    std::map<std::size_t, torch::Tensor> made{{kModelInput, input}};
     for (std::size_t k = 0; k < stages_.size(); ++k) {
       if (owners_[k] != peers_.rank()) {
         continue;
       }
       if (k > 0 && owners_[k - 1] != peers_.rank()) {
-        ir::Result<torch::Tensor> came = receive_tensor(peers_, owners_[k - 1]);
-        if (!came.ok()) {
+        if (ir::Status came = receive_tensors(peers_, owners_[k - 1], read_from_[k], made);
+            !came.ok()) {
           return came.error();
         }
-        output = std::move(came).value();
       }
-      output = stages_[k]->evaluate(output);
+      evaluate_stage(*stages_[k], made);
       if (k + 1 < stages_.size() && owners_[k + 1] != peers_.rank()) {
-        if (ir::Status sent = peers_.send(owners_[k + 1], {.tensors = {pack(output)}});
+        if (ir::Status sent = peers_.send(owners_[k + 1], packed(made, read_from_[k + 1]));
             !sent.ok()) {
           return sent.error();
         }
       }
     }
-    return holds_last() ? output : torch::Tensor();
+    return holds_last() ? made.at(stages_.back()->wiring().exports.back()) : torch::Tensor();
   }
 
  private:
   Peers& peers_;
   const StageOwners& owners_;
   const std::vector<Stage*>& stages_;
+  std::vector<std::vector<std::size_t>> read_from_;  ///< by stage: what comes with a batch
 };
 
 }  // namespace
@@ -97,7 +132,8 @@ class BatchWay {
 ir::Result<Evaluation> evaluate_over_ranks(Peers& peers,
                                            const StageOwners& owners,
                                            const std::vector<Stage*>& stages,
-                                           const SampleSource& samples) {
+                                           const SampleSource& samples,
+                                           LossKind loss) {
   const std::uint32_t count = samples.count();
   BatchWay way(peers, owners, stages);
   EvaluationSums sums;
@@ -119,7 +155,7 @@ ir::Result<Evaluation> evaluate_over_ranks(Peers& peers,
         return output.error();
       }
       if (way.holds_last()) {
-        add_batch(sums, output.value(), samples.label_batch(numbers));
+        add_batch(sums, output.value(), samples.label_batch(numbers), loss);
       }
       // The first stage must not run away from the last one.
       if (++batches % kBatchesAhead == 0) {

@@ -20,7 +20,8 @@ inline constexpr std::uint32_t kBatchesAhead = 8;
 [[nodiscard]] ir::Result<Evaluation> evaluate_over_ranks(Peers& peers,
                                                          const StageOwners& owners,
                                                          const std::vector<Stage*>& stages,
-                                                         const SampleSource& samples);
+                                                         const SampleSource& samples,
+                                                         LossKind loss = LossKind::CrossEntropy);
 
 /// As weights_hash(), passed on from rank to rank; all ranks get it.
 [[nodiscard]] ir::Result<std::uint64_t> weights_hash_over_ranks(Peers& peers,

@@ -31,23 +31,23 @@ std::vector<Layer> on_device(std::vector<Layer> layers, torch::Device device) {
   return layers;
 }
 
-/// Cross-entropy over samples: outputs [samples, classes], labels [samples]; of text over samples
-/// and tokens: [samples, sequence, classes] and [samples, sequence]. Never in bfloat16.
-torch::Tensor mean_loss(const torch::Tensor& output, const torch::Tensor& labels) {
-  const bool is_narrow = output.scalar_type() == torch::kBFloat16;
-  const torch::Tensor exact = is_narrow ? output.to(torch::kFloat32) : output;
-  return torch::nn::functional::cross_entropy(exact.reshape({labels.numel(), -1}),
-                                              labels.flatten());
+/// Of a stage that one tensor enters and one leaves.
+ir::Result<torch::Tensor> the_only(ir::Result<Tensors> tensors) {
+  return tensors.ok() ? ir::Result<torch::Tensor>(std::move(tensors.value().back()))
+                      : ir::Result<torch::Tensor>(tensors.error());
 }
 
 }  // namespace
 
 Stage::Stage(std::vector<Layer> layers, bool takes_input_gradient, const StageOptions& options)
     : layers_(on_device(std::move(layers), options.device)),
-      pieces_(pieces_of(layers_, options.splits_backward ? Cut::AtParameters : Cut::Nowhere)),
-      by_layer_(pieces_of(layers_, Cut::AtLayers)),
+      wiring_(options.wiring.value_or(chain_of_layers(layers_.size()))),
+      pieces_(
+          pieces_of(layers_, options.splits_backward ? Cut::AtParameters : Cut::Nowhere, wiring_)),
+      by_layer_(pieces_of(layers_, Cut::AtLayers, wiring_)),
       takes_input_gradient_(takes_input_gradient),
       seed_(options.seed),
+      loss_(options.loss),
       compute_type_(options.compute_type),
       device_(options.device),
       leaves_(parameters_of(layers_)),
@@ -134,63 +134,78 @@ void Stage::add_up_gradients() {
   }
 }
 
-PassGraph::Tail Stage::tail_of(const InFlight& pass, torch::Tensor* mean) const {
+PassGraph::Tail Stage::tail_of(const InFlight& pass) const {
   if (!pass.labels.defined()) {
     return {};
   }
-  return [&pass, mean](const torch::Tensor& output) {
-    const torch::Tensor loss = mean_loss(output, pass.labels);
-    if (mean != nullptr) {
-      *mean = loss.detach();
-    }
-    return loss * pass.share;
+  return [this, &pass](const torch::Tensor& output) {
+    return mean_loss(loss_, output, pass.labels) * pass.share;
   };
 }
 
-/// The output without its graph; `mean` gets the loss, if there is one. Requires: bound weights, a
-/// PassScope.
-torch::Tensor Stage::keep_and_run(InFlight& pass,
-                                  const torch::Tensor& input,
-                                  Keep keep,
-                                  torch::Tensor* mean) {
+/// Those that other stages read, without their graphs.
+Tensors Stage::exports_of(const Tensors& tensors) const {
+  Tensors exports;
+  exports.reserve(pieces_.exports.size());
+  for (const std::size_t number : pieces_.exports) {
+    exports.push_back(tensors[number].detach());
+  }
+  return exports;
+}
+
+/// The exports. Requires: bound weights, a PassScope.
+Tensors Stage::keep_and_run(InFlight& pass, const Tensors& inputs, Keep keep) {
+  const Pieces& pieces = keep == Keep::LayerInputs ? by_layer_ : pieces_;
+  Tensors tensors(pieces.tensors);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    tensors[i] = in_compute_type(inputs[i]).detach();
+  }
   if (keep == Keep::Graph) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      tensors[i].requires_grad_(takes_input_gradient_);
+    }
     const ForwardScope scope(weights_);
-    pass.graph.emplace(pieces_, in_compute_type(input), takes_input_gradient_, tail_of(pass, mean));
-    return pass.graph->output().detach();
+    pass.graph.emplace(pieces.pieces, tensors, tail_of(pass));
+    return exports_of(tensors);
   }
   const torch::NoGradGuard no_grad;
   pass.by_layer = keep == Keep::LayerInputs;
-  torch::Tensor next = in_compute_type(input).detach();
-  for (const Piece& piece : pass.by_layer ? by_layer_ : pieces_) {
-    if (pass.by_layer || pass.inputs.empty()) {
-      pass.inputs.push_back(next);
-      pass.input_versions.push_back(next._version());
+  pass.kept.resize(pieces.tensors);
+  pass.kept_versions.resize(pieces.tensors);
+  run_pieces(pieces, tensors, [&](std::size_t number) {
+    if (pass.by_layer || number < pieces.imports) {
+      pass.kept[number] = tensors[number];
+      pass.kept_versions[number] = tensors[number]._version();
     }
-    next = piece.run(next);
-  }
-  if (const PassGraph::Tail tail = tail_of(pass, mean)) {
-    tail(next);
-  }
-  return next;
+  });
+  pass.layers_left = pass.by_layer ? pieces.pieces.size() : 1;
+  return exports_of(tensors);
 }
 
-ir::Result<torch::Tensor> Stage::forward(ir::MicroBatch micro_batch,
-                                         const torch::Tensor& input,
-                                         const ir::WeightRead& weights,
-                                         Keep keep) {
+ir::Result<Tensors> Stage::forward(ir::MicroBatch micro_batch,
+                                   const Tensors& inputs,
+                                   const ir::WeightRead& weights,
+                                   Keep keep) {
   if (ir::Status status = check(weights); !status.ok()) {
     return status.error();
   }
   bind(weights.slot);
   const PassScope scope(key_of(micro_batch));
   InFlight pass;
-  torch::Tensor output = keep_and_run(pass, input, keep, nullptr);
+  Tensors exports = keep_and_run(pass, inputs, keep);
   in_flight_[micro_batch] = std::move(pass);
-  return output;
+  return exports;
+}
+
+ir::Result<torch::Tensor> Stage::forward(ir::MicroBatch micro_batch,
+                                         const torch::Tensor& input,
+                                         const ir::WeightRead& weights,
+                                         Keep keep) {
+  return the_only(forward(micro_batch, Tensors{input}, weights, keep));
 }
 
 ir::Result<MicroBatchLoss> Stage::forward_loss(ir::MicroBatch micro_batch,
-                                               const torch::Tensor& input,
+                                               const Tensors& inputs,
                                                const torch::Tensor& labels,
                                                double share,
                                                const ir::WeightRead& weights,
@@ -203,28 +218,47 @@ ir::Result<MicroBatchLoss> Stage::forward_loss(ir::MicroBatch micro_batch,
   InFlight pass;
   pass.labels = labels;
   pass.share = share;
-  const torch::Tensor output = keep_and_run(pass, input, keep, nullptr);
+  const torch::Tensor output = keep_and_run(pass, inputs, keep).back();
   in_flight_[micro_batch] = std::move(pass);
   const torch::NoGradGuard no_grad;
-  const torch::Tensor loss = mean_loss(output, labels);
-  const torch::Tensor hits = output.argmax(-1).eq(labels).sum();
+  const torch::Tensor loss = mean_loss(loss_, output, labels);
+  const torch::Tensor hits = correct_predictions(output, labels);
   const double tokens = static_cast<double>(labels.numel()) / static_cast<double>(labels.size(0));
   return MicroBatchLoss{.mean_and_correct = PendingNumbers(loss, hits.to(torch::kFloat64) / tokens),
                         .samples = static_cast<std::uint32_t>(labels.size(0))};
 }
 
+ir::Result<MicroBatchLoss> Stage::forward_loss(ir::MicroBatch micro_batch,
+                                               const torch::Tensor& input,
+                                               const torch::Tensor& labels,
+                                               double share,
+                                               const ir::WeightRead& weights,
+                                               Keep keep) {
+  return forward_loss(micro_batch, Tensors{input}, labels, share, weights, keep);
+}
+
 /// The graph of one layer, or of the whole stage. Requires: bound weights.
 PassGraph Stage::rerun(const InFlight& pass, std::size_t layer) const {
-  const torch::Tensor& input = pass.inputs[layer];
-  TORCH_CHECK(input._version() == pass.input_versions[layer],
-              "an input kept for a recompute was modified in place; the layer that reads it must "
-              "not be an in-place one");
+  const Pieces& of_pass = pass.by_layer ? by_layer_ : pieces_;
+  Tensors tensors(of_pass.tensors);
+  for (std::size_t number = 0; number < tensors.size(); ++number) {
+    const torch::Tensor& kept = pass.kept[number];
+    if (!kept.defined()) {
+      continue;
+    }
+    TORCH_CHECK(kept._version() == pass.kept_versions[number],
+                "an input kept for a recompute was modified in place; the layer that reads it must "
+                "not be an in-place one");
+    tensors[number] = kept.detach();
+    tensors[number].requires_grad_(number < of_pass.imports ? takes_input_gradient_
+                                                            : kept.is_floating_point());
+  }
   const BuffersKept buffers(layers_);
   const ForwardScope scope(weights_);
-  const bool is_last = layer + 1 == pass.inputs.size();
-  return {pass.by_layer ? std::span(&by_layer_[layer], 1) : std::span<const Piece>(pieces_), input,
-          layer > 0 ? input.is_floating_point() : takes_input_gradient_,
-          is_last ? tail_of(pass, nullptr) : PassGraph::Tail()};
+  const std::span<const Piece> pieces(of_pass.pieces);
+  const bool is_last = !pass.by_layer || layer + 1 == pieces.size();
+  return {pass.by_layer ? pieces.subspan(layer, 1) : pieces, tensors,
+          is_last ? tail_of(pass) : PassGraph::Tail()};
 }
 
 ir::Status Stage::recompute(ir::MicroBatch micro_batch, const ir::WeightRead& weights) {
@@ -232,44 +266,60 @@ ir::Status Stage::recompute(ir::MicroBatch micro_batch, const ir::WeightRead& we
     return status;
   }
   const auto pass = in_flight_.find(micro_batch);
-  if (pass == in_flight_.end() || pass->second.inputs.empty()) {
+  if (pass == in_flight_.end() || pass->second.kept.empty()) {
     return wrong_order("no forward of this micro-batch has kept its input for a recompute");
   }
   bind(weights.slot);
   const PassScope scope(key_of(micro_batch));
-  pass->second.graph.emplace(rerun(pass->second, pass->second.inputs.size() - 1));
+  pass->second.graph.emplace(rerun(pass->second, pass->second.layers_left - 1));
   if (!pass->second.by_layer) {
-    pass->second.inputs.clear();
+    pass->second.kept.clear();
   }
   return {};
 }
 
 /// Layers run again one by one, from the last one's graph, which the recompute has made.
-torch::Tensor Stage::backward_by_layers(InFlight& pass,
-                                        ir::MicroBatch micro_batch,
-                                        const torch::Tensor& gradient,
-                                        ir::SlotId slot) {
-  torch::Tensor down = gradient;
+void Stage::backward_by_layers(InFlight& pass,
+                               ir::MicroBatch micro_batch,
+                               Tensors& gradients,
+                               ir::SlotId slot) {
   while (true) {
     {
       const BackwardScope scope(*weights_, slot);
-      down = pass.graph->backward(down);
+      pass.graph->backward(gradients);
     }
     add_up_gradients();
-    pass.inputs.pop_back();
     pass.labels.reset();  // the loss stood behind the last layer
-    if (pass.inputs.empty() || !down.defined()) {
-      return down;
+    if (--pass.layers_left == 0) {
+      return;
+    }
+    const std::size_t next = pass.layers_left - 1;
+    for (const std::size_t number : by_layer_.pieces[next].outputs) {
+      pass.kept[number].reset();  // all that have read it are done
     }
     bind(slot);
     const PassScope scope(key_of(micro_batch));
-    pass.graph.emplace(rerun(pass, pass.inputs.size() - 1));
+    pass.graph.emplace(rerun(pass, next));
   }
 }
 
-ir::Result<torch::Tensor> Stage::backward(ir::MicroBatch micro_batch,
-                                          const torch::Tensor& gradient,
-                                          const ir::WeightRead& weights) {
+/// With room for what a backward adds; a loss has none.
+Tensors Stage::gradients_by_number(const Tensors& gradients) const {
+  Tensors by_number(std::max(pieces_.tensors, by_layer_.tensors));
+  for (std::size_t i = 0; i < pieces_.exports.size(); ++i) {
+    by_number[pieces_.exports[i]] = gradients[i];
+  }
+  return by_number;
+}
+
+Tensors Stage::import_gradients(Tensors gradients) const {
+  gradients.resize(pieces_.imports);
+  return gradients;
+}
+
+ir::Result<Tensors> Stage::backward(ir::MicroBatch micro_batch,
+                                    const Tensors& gradients,
+                                    const ir::WeightRead& weights) {
   if (ir::Status status = check(weights); !status.ok()) {
     return status.error();
   }
@@ -277,18 +327,26 @@ ir::Result<torch::Tensor> Stage::backward(ir::MicroBatch micro_batch,
   if (pass.empty() || !pass.mapped().graph) {
     return wrong_order("no forward of this micro-batch is waiting for a backward");
   }
+  Tensors by_number = gradients_by_number(gradients);
   if (pass.mapped().by_layer) {
-    return backward_by_layers(pass.mapped(), micro_batch, gradient, weights.slot);
+    backward_by_layers(pass.mapped(), micro_batch, by_number, weights.slot);
+  } else {
+    const BackwardScope scope(*weights_, weights.slot);
+    pass.mapped().graph->backward(by_number);
+    add_up_gradients();
   }
-  const BackwardScope scope(*weights_, weights.slot);
-  torch::Tensor down = pass.mapped().graph->backward(gradient);
-  add_up_gradients();
-  return down;
+  return import_gradients(std::move(by_number));
 }
 
-ir::Result<torch::Tensor> Stage::backward_input(ir::MicroBatch micro_batch,
-                                                const torch::Tensor& gradient,
-                                                const ir::WeightRead& weights) {
+ir::Result<torch::Tensor> Stage::backward(ir::MicroBatch micro_batch,
+                                          const torch::Tensor& gradient,
+                                          const ir::WeightRead& weights) {
+  return the_only(backward(micro_batch, Tensors{gradient}, weights));
+}
+
+ir::Result<Tensors> Stage::backward_input(ir::MicroBatch micro_batch,
+                                          const Tensors& gradients,
+                                          const ir::WeightRead& weights) {
   if (ir::Status status = check(weights); !status.ok()) {
     return status.error();
   }
@@ -296,8 +354,16 @@ ir::Result<torch::Tensor> Stage::backward_input(ir::MicroBatch micro_batch,
   if (pass == in_flight_.end() || !pass->second.graph) {
     return wrong_order("no forward of this micro-batch is waiting for a backward");
   }
+  Tensors by_number = gradients_by_number(gradients);
   const BackwardScope scope(*weights_, weights.slot);
-  return pass->second.graph->backward_input(gradient);
+  pass->second.graph->backward_input(by_number);
+  return import_gradients(std::move(by_number));
+}
+
+ir::Result<torch::Tensor> Stage::backward_input(ir::MicroBatch micro_batch,
+                                                const torch::Tensor& gradient,
+                                                const ir::WeightRead& weights) {
+  return the_only(backward_input(micro_batch, Tensors{gradient}, weights));
 }
 
 ir::Status Stage::backward_weight(ir::MicroBatch micro_batch, const ir::WeightRead& weights) {
@@ -314,107 +380,25 @@ ir::Status Stage::backward_weight(ir::MicroBatch micro_batch, const ir::WeightRe
   return {};
 }
 
-ir::Status Stage::predict(const ir::Predict& task) {
-  if (ir::Status status = check({.version = task.version, .slot = task.from}); !status.ok()) {
-    return status;
-  }
-  if (task.from != ir::kMasterSlot || task.into == ir::kMasterSlot) {
-    return wrong_order("predictions go from slot 0 into another one");
-  }
-  optimizer_->predict(task.distance, weights_->slot(task.into));
-  held_.at(index_of(task.into)) = {.version = task.version, .distance = task.distance};
-  return {};
-}
-
-ir::Status Stage::stash(const ir::Stash& task) {
-  if (ir::Status status = check({.version = task.version, .slot = task.from}); !status.ok()) {
-    return status;
-  }
-  const torch::NoGradGuard no_grad;
-  const std::vector<torch::Tensor>& from = weights_->slot(task.from);
-  const std::vector<torch::Tensor>& into = weights_->slot(task.into);
-  for (std::size_t p = 0; p < from.size(); ++p) {
-    torch::Tensor(into[p]).copy_(from[p]);
-  }
-  held_.at(index_of(task.into)) = {.version = task.version, .distance = 0};
-  return {};
-}
-
-ir::Status Stage::release(const ir::Release& task) {
-  if (task.slot == ir::kMasterSlot) {
-    return wrong_order("slot 0 is never released");
-  }
-  held_.at(index_of(task.slot)) = Held{};
-  return {};
-}
-
-ir::Status Stage::step(const ir::Step& task) {
-  if (ir::Status status = check({.version = task.version}); !status.ok()) {
-    return status;
-  }
-  std::vector<torch::Tensor> gradients;
-  gradients.reserve(leaves_.size());
-  for (std::size_t p = 0; p < leaves_.size(); ++p) {
-    gradients.push_back(std::move(gradient_of(p)));
-    gradient_of(p).reset();
-  }
-  optimizer_->step(std::move(gradients));
-  weights_->refresh();
-  held_.front().version = task.version + 1;
-  return {};
-}
-
-torch::Tensor Stage::evaluate(const torch::Tensor& input) {
+Tensors Stage::evaluate(const Tensors& inputs) {
   const torch::NoGradGuard no_grad;
   bind(ir::kMasterSlot);
   for (Layer& layer : layers_) {
     layer.module->eval();
   }
-  torch::Tensor output = in_compute_type(moved_to(input, device_));
-  for (const Piece& piece : pieces_) {
-    output = piece.run(output);
+  Tensors tensors(pieces_.tensors);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    tensors[i] = in_compute_type(moved_to(inputs[i], device_));
   }
+  run_pieces(pieces_, tensors);
   for (Layer& layer : layers_) {
     layer.module->train();
   }
-  return output;
+  return exports_of(tensors);
 }
 
-std::vector<std::pair<std::string, std::size_t>> Stage::parameters_of_layer(
-    std::size_t layer) const {
-  std::vector<std::pair<std::string, std::size_t>> places;
-  for (const auto& parameter : layers_[layer].module->named_parameters()) {
-    for (std::size_t p = 0; p < leaves_.size(); ++p) {
-      if (leaves_[p].is_same(parameter.value())) {
-        places.emplace_back(parameter.key(), p);
-      }
-    }
-  }
-  return places;
-}
-
-std::vector<torch::Tensor> Stage::gradients() const {
-  std::vector<torch::Tensor> gradients;
-  gradients.reserve(leaves_.size());
-  for (std::size_t p = 0; p < leaves_.size(); ++p) {
-    gradients.push_back(sums_[p].defined() ? sums_[p] : leaves_[p].grad());
-  }
-  return gradients;
-}
-
-void Stage::set_gradients(std::vector<torch::Tensor> gradients) {
-  for (std::size_t p = 0; p < leaves_.size(); ++p) {
-    gradient_of(p) = std::move(gradients.at(p));
-  }
-}
-
-void Stage::scale_gradients(double factor) {
-  const torch::NoGradGuard no_grad;
-  for (std::size_t p = 0; p < leaves_.size(); ++p) {
-    if (gradient_of(p).defined()) {
-      gradient_of(p).mul_(factor);
-    }
-  }
+torch::Tensor Stage::evaluate(const torch::Tensor& input) {
+  return evaluate(Tensors{input}).back();
 }
 
 }  // namespace xpipe::executor::nn

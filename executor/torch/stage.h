@@ -33,6 +33,7 @@
 #include "executor/prediction_kernel.h"
 #include "executor/torch/dropout.h"
 #include "executor/torch/gpu_tensors.h"
+#include "executor/torch/loss.h"
 #include "executor/torch/model.h"
 #include "executor/torch/pass_graph.h"
 #include "executor/torch/stage_optimizer.h"
@@ -47,9 +48,12 @@ namespace xpipe::executor::nn {
 struct StageOptions {
   OptimizerConfig optimizer;
   PredictionForm prediction;
-  bool predicts = false;         ///< keep the history that predictions need
-  std::uint64_t seed = 0;        ///< of the dropouts' masks
+  bool predicts = false;   ///< keep the history that predictions need
+  std::uint64_t seed = 0;  ///< of the dropouts' masks
+  LossKind loss = LossKind::CrossEntropy;
   bool splits_backward = false;  ///< some backwards come in two parts
+  /// What crosses the stage's borders; none: one tensor at either.
+  std::optional<StageWiring> wiring = std::nullopt;
   /// That passes compute in; none: that of the weights.
   std::optional<torch::Dtype> compute_type = std::nullopt;
   torch::Device device = torch::kCPU;            ///< where the layers are moved to
@@ -71,7 +75,7 @@ struct SegmentStart {
 
 /// What the loss says of one micro-batch; on a GPU, as soon as it is known there.
 struct MicroBatchLoss {
-  /// Cross-entropy over its samples and the tokens of each; samples that were right, of text a
+  /// The loss over its samples and the tokens of each; samples that were right, of text a
   /// sample by the share of its tokens.
   PendingNumbers mean_and_correct;
   std::uint32_t samples = 0;
@@ -87,7 +91,14 @@ class Stage {
   /// flight.
   void begin_segment(std::uint16_t slots, const SegmentStart& start = {});
 
-  /// The output, without its graph.
+  /// What other stages read, in the order of StageWiring::exports, without its graph. `inputs`: in
+  /// the order of StageWiring::imports.
+  [[nodiscard]] ir::Result<Tensors> forward(ir::MicroBatch micro_batch,
+                                            const Tensors& inputs,
+                                            const ir::WeightRead& weights,
+                                            Keep keep = Keep::Graph);
+
+  /// forward() of a stage that one tensor enters and one leaves.
   [[nodiscard]] ir::Result<torch::Tensor> forward(ir::MicroBatch micro_batch,
                                                   const torch::Tensor& input,
                                                   const ir::WeightRead& weights,
@@ -95,6 +106,14 @@ class Stage {
 
   /// forward() of the last stage: the mean loss, of which `share` counts. With the samples over
   /// those of the mini-batch the gradients add up to its mean's, with the samples to its sum's.
+  [[nodiscard]] ir::Result<MicroBatchLoss> forward_loss(ir::MicroBatch micro_batch,
+                                                        const Tensors& inputs,
+                                                        const torch::Tensor& labels,
+                                                        double share,
+                                                        const ir::WeightRead& weights,
+                                                        Keep keep = Keep::Graph);
+
+  /// forward_loss() of a stage that one tensor enters.
   [[nodiscard]] ir::Result<MicroBatchLoss> forward_loss(ir::MicroBatch micro_batch,
                                                         const torch::Tensor& input,
                                                         const torch::Tensor& labels,
@@ -105,14 +124,22 @@ class Stage {
   /// The forward again, of a micro-batch that kept inputs only.
   [[nodiscard]] ir::Status recompute(ir::MicroBatch micro_batch, const ir::WeightRead& weights);
 
-  /// Adds to the gradients. `gradient`: that of the output; undefined after a forward_loss().
-  /// Returns the gradient of the input; undefined without one.
+  /// Adds to the gradients. `gradients`: those of the exports; after a forward_loss() undefined.
+  /// Returns those of the imports; undefined where nothing depends on one.
+  [[nodiscard]] ir::Result<Tensors> backward(ir::MicroBatch micro_batch,
+                                             const Tensors& gradients,
+                                             const ir::WeightRead& weights);
+
+  /// backward() of a stage that one tensor enters and one leaves.
   [[nodiscard]] ir::Result<torch::Tensor> backward(ir::MicroBatch micro_batch,
                                                    const torch::Tensor& gradient,
                                                    const ir::WeightRead& weights);
 
-  /// backward() in two parts: the first one returns the gradient of the input, the second one adds
-  /// to the gradients. Each computes with the weights that it names.
+  /// backward() in two parts: the first one returns the gradients of the imports, the second one
+  /// adds to the gradients. Each computes with the weights that it names.
+  [[nodiscard]] ir::Result<Tensors> backward_input(ir::MicroBatch micro_batch,
+                                                   const Tensors& gradients,
+                                                   const ir::WeightRead& weights);
   [[nodiscard]] ir::Result<torch::Tensor> backward_input(ir::MicroBatch micro_batch,
                                                          const torch::Tensor& gradient,
                                                          const ir::WeightRead& weights);
@@ -124,9 +151,14 @@ class Stage {
   [[nodiscard]] ir::Status release(const ir::Release& task);
   [[nodiscard]] ir::Status step(const ir::Step& task);
 
-  /// The output on the master weights, nothing kept; without dropout, batch norms with their
-  /// running statistics.
+  /// The exports on the master weights, nothing kept; without dropout, batch norms with their
+  /// running statistics. `inputs`: in the order of the imports.
+  [[nodiscard]] Tensors evaluate(const Tensors& inputs);
+
+  /// evaluate() of a stage that one tensor enters and one leaves.
   [[nodiscard]] torch::Tensor evaluate(const torch::Tensor& input);
+
+  [[nodiscard]] const StageWiring& wiring() const { return wiring_; }
 
   /// Plain tensors by parameter, the memory itself.
   [[nodiscard]] const std::vector<torch::Tensor>& weights(ir::SlotId slot = ir::kMasterSlot) const {
@@ -170,9 +202,10 @@ class Stage {
   /// A micro-batch between its forward and the end of its backward.
   struct InFlight {
     std::optional<PassGraph> graph;  ///< until the backward; of one layer where they go one by one
-    std::vector<torch::Tensor> inputs;  ///< kept for a recompute: the stage's, or each layer's
-    std::vector<std::uint32_t> input_versions;  ///< autograd's counters: nobody may write to them
-    torch::Tensor labels;                       ///< of a loss
+    Tensors kept;  ///< for a recompute, by number: the stage's inputs, or those of all layers
+    std::vector<std::uint32_t> kept_versions;  ///< autograd's counters: nobody may write to them
+    std::size_t layers_left = 0;               ///< without a graph, where they go one by one
+    torch::Tensor labels;                      ///< of a loss
     double share = 0.0;
     bool by_layer = false;
   };
@@ -185,16 +218,16 @@ class Stage {
 
   [[nodiscard]] ir::Status check(const ir::WeightRead& weights) const;
   void bind(ir::SlotId slot);
-  [[nodiscard]] torch::Tensor keep_and_run(InFlight& pass,
-                                           const torch::Tensor& input,
-                                           Keep keep,
-                                           torch::Tensor* mean);
-  [[nodiscard]] PassGraph::Tail tail_of(const InFlight& pass, torch::Tensor* mean) const;
+  [[nodiscard]] Tensors keep_and_run(InFlight& pass, const Tensors& inputs, Keep keep);
+  [[nodiscard]] PassGraph::Tail tail_of(const InFlight& pass) const;
   [[nodiscard]] PassGraph rerun(const InFlight& pass, std::size_t layer) const;
-  [[nodiscard]] torch::Tensor backward_by_layers(InFlight& pass,
-                                                 ir::MicroBatch micro_batch,
-                                                 const torch::Tensor& gradient,
-                                                 ir::SlotId slot);
+  void backward_by_layers(InFlight& pass,
+                          ir::MicroBatch micro_batch,
+                          Tensors& gradients,
+                          ir::SlotId slot);
+  [[nodiscard]] Tensors exports_of(const Tensors& tensors) const;
+  [[nodiscard]] Tensors gradients_by_number(const Tensors& gradients) const;
+  [[nodiscard]] Tensors import_gradients(Tensors gradients) const;
   [[nodiscard]] PassKey key_of(ir::MicroBatch micro_batch) const;
   [[nodiscard]] torch::Tensor in_compute_type(const torch::Tensor& input) const;
   void add_up_gradients();
@@ -202,10 +235,12 @@ class Stage {
   [[nodiscard]] torch::Tensor& gradient_of(std::size_t parameter);
 
   std::vector<Layer> layers_;
-  std::vector<Piece> pieces_;    ///< of graphs over the whole stage
-  std::vector<Piece> by_layer_;  ///< a piece each
+  StageWiring wiring_;
+  Pieces pieces_;    ///< of graphs over the whole stage
+  Pieces by_layer_;  ///< a piece each
   bool takes_input_gradient_ = false;
   std::uint64_t seed_ = 0;
+  LossKind loss_ = LossKind::CrossEntropy;
   SegmentStart start_;
   std::optional<torch::Dtype> compute_type_;
   torch::Device device_ = torch::kCPU;

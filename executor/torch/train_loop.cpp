@@ -202,14 +202,17 @@ ir::Status TrainLoop::plan() {
               .prediction = prediction_form(config, *schedule.value()),
               .clip_norm = clip_norm_of(*schedule.value()),
               .ties = inputs_.facts.ties,
+              .wiring = inputs_.facts.wiring,
               .replicas = replicas_of_stages(*schedule.value()),
               .seed = config.seed,
+              .loss = config.recipe.loss,
               .loss_reduction = config.recipe.loss_reduction,
               .stop_on_nan = config.stop_on_nan,
               .prediction_error_every = config.prediction_error_every,
               .interrupted = callbacks_.interrupted,
               .on_mini_batch = callbacks_.on_mini_batch,
               .compute = config.compute,
+              .time_out = config.time_out,
               .replica_devices = replica_devices(*schedule.value()),
               .is_remote = remote_devices(callbacks_.peers),
               .gpu_way = callbacks_.gpu_way,
@@ -332,10 +335,12 @@ ir::Status TrainLoop::train_epoch(const Position& from, EpochSums sums, Backend&
 ir::Status TrainLoop::finish_epoch(std::uint32_t epoch,
                                    const EpochSums& sums,
                                    std::vector<MiniBatchRecord> records) {
+  const LossKind loss = inputs_.config.recipe.loss;
   const ir::Result<Evaluation> test =
-      callbacks_.peers == nullptr ? evaluate(run_->first_replicas(), *inputs_.data.test)
-                                  : evaluate_over_ranks(*callbacks_.peers, ranks_.owners,
-                                                        run_->first_replicas(), *inputs_.data.test);
+      callbacks_.peers == nullptr
+          ? evaluate(run_->first_replicas(), *inputs_.data.test, loss)
+          : evaluate_over_ranks(*callbacks_.peers, ranks_.owners, run_->first_replicas(),
+                                *inputs_.data.test, loss);
   if (!test.ok()) {
     return test.status();
   }

@@ -1,5 +1,5 @@
 // How a training steps: what becomes of the samples that are left at the end of an epoch, and what
-// a mini-batch's loss is. Plain values, no torch.
+// the loss is, of a sample and of a mini-batch. Plain values, no torch.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,14 @@ enum class LastBatch : std::uint8_t {
 /// mean in either case.
 enum class LossReduction : std::uint8_t { Mean, Sum };
 
+/// Of one prediction: a sample, or a token of text.
+enum class LossKind : std::uint8_t {
+  CrossEntropy,
+  MeanSquare,  ///< over all its numbers; a class is 1 at its place and 0 elsewhere
+};
+
 struct Recipe {
+  LossKind loss = LossKind::CrossEntropy;
   LastBatch last_batch = LastBatch::Keep;
   LossReduction loss_reduction = LossReduction::Mean;
 };

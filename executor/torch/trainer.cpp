@@ -54,6 +54,23 @@ ir::Result<std::vector<std::uint32_t>> partition_of(const TrainConfig& config, c
   return config.partition;
 }
 
+/// Which stages exchange tensors; `bytes` of each number of a sample's output. Requires: the
+/// partition of `facts`.
+void link_stages(const Model& model, std::int64_t bytes, TrainFacts& facts) {
+  facts.wiring = wire(facts.partition, model.skips);
+  facts.stage_graph.stages = static_cast<std::uint32_t>(facts.wiring.size());
+  for (std::size_t k = 0; k < facts.wiring.size(); ++k) {
+    for (const StagePort& port : facts.wiring[k].to) {
+      ir::Bytes sum = 0;
+      for (const std::size_t producer : port.producers) {
+        sum += model.layers[producer].output_size * bytes;
+      }
+      facts.stage_graph.links.push_back({ir::StageId{static_cast<std::uint16_t>(k)},
+                                         ir::StageId{static_cast<std::uint16_t>(port.stage)}, sum});
+    }
+  }
+}
+
 /// Weights that two stages hold: policies sum their gradients, or refuse. Requires: cut() by the
 /// partition of `facts`; `parts` are its stages.
 ir::Status find_ties(const Model& model,
@@ -197,6 +214,10 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config,
   if (!model.ok()) {
     return model.error();
   }
+  if (ir::Status status = check_skips(model.value().skips, model.value().layers.size());
+      !status.ok()) {
+    return status.error();
+  }
   ir::Result<std::vector<std::uint32_t>> partition = partition_of(config, model.value());
   if (!partition.ok()) {
     return partition.error();
@@ -218,7 +239,6 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config,
   facts.train_samples = parts->data.train->count();
   facts.test_samples = parts->data.test->count();
   facts.data_kind = parts->data.kind;
-  facts.stage_graph = scheduler::chain_of(config.stages);
   const SampleRange& first = parts->batches.mini_batches.front();
   const SampleRange largest =
       micro_batch_range(first, std::min(config.micro_batches, first.count), 0);
@@ -230,7 +250,6 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config,
     facts.data_content = std::move(content).value();
     facts.model_content = model_fingerprint(model.value());
   }
-  std::uint32_t k = 0;
   const std::vector<std::vector<Layer>> stages = cut(model.value(), facts.partition);
   for (const std::vector<Layer>& part : stages) {
     for (const Layer& layer : part) {
@@ -238,12 +257,8 @@ ir::Result<Trainer> Trainer::create(const TrainConfig& config,
     }
     facts.stage_parameters.push_back(parameter_count(part));
     facts.has_batch_norm = facts.has_batch_norm || std::ranges::any_of(part, has_batch_norm);
-    if (k + 1 < config.stages) {
-      facts.stage_graph.links[k].bytes =
-          part.back().output_size * largest.count * compute_type_bytes(config.compute.dtype);
-    }
-    ++k;
   }
+  link_stages(model.value(), largest.count * compute_type_bytes(config.compute.dtype), facts);
   if (ir::Status status = find_ties(model.value(), stages, facts); !status.ok()) {
     return status.error();
   }

@@ -28,6 +28,7 @@
 #include "executor/handlers.h"
 #include "executor/peers.h"
 #include "executor/torch/segments.h"
+#include "executor/torch/skips.h"
 #include "executor/torch/train_config.h"
 #include "ir/ids.h"
 #include "ir/schedule.h"
@@ -73,6 +74,7 @@ struct TrainFacts {
   std::vector<std::string> notes;              ///< remarks for people
   std::vector<std::int64_t> stage_parameters;  ///< trainable numbers, by stage
   std::vector<WeightTie> ties;                 ///< across stages
+  std::vector<StageWiring> wiring;             ///< by stage: what crosses its borders
   /// Ties, and bytes of the largest micro-batch at each cut, T as configured.
   scheduler::StageGraph stage_graph;
 };

@@ -32,9 +32,36 @@ ir::Error no_tensor(const char* place) {
                         std::string("its ") + place + " has not arrived");
 }
 
+std::size_t place_in(const std::vector<std::size_t>& producers, std::size_t producer) {
+  return static_cast<std::size_t>(std::ranges::find(producers, producer) - producers.begin());
+}
+
+/// Of `tensors`, which are those of `producers`, those of `wanted`.
+Tensors picked(const Tensors& tensors,
+               const std::vector<std::size_t>& producers,
+               const std::vector<std::size_t>& wanted) {
+  Tensors some;
+  some.reserve(wanted.size());
+  for (const std::size_t producer : wanted) {
+    some.push_back(tensors[place_in(producers, producer)]);
+  }
+  return some;
+}
+
 std::optional<torch::Dtype> compute_type_of(const RunOptions& options) {
   return options.compute.dtype == ComputeType::BFloat16 ? std::optional(torch::kBFloat16)
                                                         : std::nullopt;
+}
+
+std::vector<std::uint32_t> layers_of_stages(const std::vector<std::vector<Layer>>& parts,
+                                            const std::vector<std::uint32_t>& replicas) {
+  std::vector<std::uint32_t> layers;
+  std::size_t first = 0;
+  for (const std::uint32_t count : replicas) {
+    layers.push_back(first < parts.size() ? static_cast<std::uint32_t>(parts[first].size()) : 0);
+    first += count;
+  }
+  return layers;
 }
 
 torch::Device device_of(const RunOptions& options, std::size_t replica) {
@@ -76,9 +103,12 @@ std::vector<ir::DeviceId> replica_devices(const ir::Schedule& schedule) {
 TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
                          const SampleSource& samples,
                          RunOptions options)
-    : samples_(samples), loader_(samples), options_(std::move(options)) {
+    : samples_(samples), loader_(samples, options.time_out), options_(std::move(options)) {
   if (options_.replicas.empty()) {
     options_.replicas.assign(parts.size(), 1);
+  }
+  if (options_.wiring.empty()) {
+    options_.wiring = wire(layers_of_stages(parts, options_.replicas), {});
   }
   probes_.resize(options_.replicas.size());
   std::size_t next = 0;
@@ -91,7 +121,9 @@ TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
                                         .prediction = options_.prediction,
                                         .predicts = options_.predicts,
                                         .seed = options_.seed,
+                                        .loss = options_.loss,
                                         .splits_backward = options_.splits_backward,
+                                        .wiring = options_.wiring[k],
                                         .compute_type = compute_type_of(options_),
                                         .device = device_of(options_, next),
                                         .prediction_kernel = options_.compute.prediction_kernel});
@@ -119,7 +151,7 @@ void TrainingRun::begin_segment(const ir::Schedule& schedule, Segment segment) {
     samples.push_back(range.count);
   }
   step_weights_ = StepWeights(schedule, samples, options_.loss_reduction);
-  mailboxes_.begin_segment(schedule);
+  mailboxes_.begin_segment(schedule, options_.wiring);
   losses_.assign(std::size_t{schedule.micro_batches} * schedule.mini_batches, MicroBatchLoss{});
   computed_.clear();
   records_.assign(schedule.mini_batches, MiniBatchRecord{});
@@ -244,15 +276,25 @@ void TrainingRun::begin_loader() {
   loader_.begin(segment_.epoch, std::move(micro_batches), std::move(order));
 }
 
-ir::Result<torch::Tensor> TrainingRun::input_of(std::size_t stage, std::uint32_t micro_batch) {
+/// Samples, or what earlier stages have sent, in the order of the imports.
+ir::Result<Tensors> TrainingRun::inputs_of(std::size_t stage, std::uint32_t micro_batch) {
   if (stage == 0) {
-    return loader_.input(micro_batch);
+    ir::Result<torch::Tensor> samples = loader_.input(micro_batch);
+    return samples.ok() ? ir::Result<Tensors>(Tensors{std::move(samples).value()})
+                        : ir::Result<Tensors>(samples.error());
   }
-  Mailboxes::Message message = mailboxes_.take(Pass::Forward, stage - 1, stage, micro_batch);
-  if (message.empty()) {
-    return no_tensor("input");
+  const StageWiring& wiring = options_.wiring[stage];
+  Tensors inputs(wiring.imports.size());
+  for (const StagePort& port : wiring.from) {
+    Mailboxes::Message message = mailboxes_.take(Pass::Forward, port.stage, stage, micro_batch);
+    if (message.size() != port.producers.size()) {
+      return no_tensor("input");
+    }
+    for (std::size_t i = 0; i < message.size(); ++i) {
+      inputs[place_in(wiring.imports, port.producers[i])] = std::move(message[i]);
+    }
   }
-  return std::move(message.front());
+  return inputs;
 }
 
 ir::Status TrainingRun::forward(const ir::Task& task) {
@@ -261,23 +303,28 @@ ir::Status TrainingRun::forward(const ir::Task& task) {
   const std::uint32_t j = index_of(pass.micro_batch);
   const std::uint32_t i = j / schedule_->micro_batches;
   const torch::Device device = stage_of(task).device();
-  ir::Result<torch::Tensor> arrived = input_of(k, j);
+  ir::Result<Tensors> arrived = inputs_of(k, j);
   if (!arrived.ok()) {
     return arrived.error();
   }
+  Tensors inputs = std::move(arrived).value();
   // A batch comes from the host's memory; what another stage has sent is there already.
-  const torch::Tensor input = moved_to(arrived.value(), device);
-  if (k + 1 < schedule_->stages.size()) {
-    ir::Result<torch::Tensor> output =
-        stage_of(task).forward(pass.micro_batch, input, pass.weights, keep_of(task));
-    if (output.ok()) {
-      mailboxes_.post(Pass::Forward, k, k + 1, j, {std::move(output.value())});
+  for (torch::Tensor& input : inputs) {
+    input = moved_to(input, device);
+  }
+  const StageWiring& wiring = options_.wiring[k];
+  if (!wiring.to.empty()) {
+    const ir::Result<Tensors> exports =
+        stage_of(task).forward(pass.micro_batch, inputs, pass.weights, keep_of(task));
+    for (std::size_t p = 0; exports.ok() && p < wiring.to.size(); ++p) {
+      mailboxes_.post(Pass::Forward, k, wiring.to[p].stage, j,
+                      picked(exports.value(), wiring.exports, wiring.to[p].producers));
     }
-    return output.status();
+    return exports.status();
   }
   const std::span<const std::uint32_t> samples = samples_of(j);
   ir::Result<MicroBatchLoss> loss = stage_of(task).forward_loss(
-      pass.micro_batch, input, moved_to(samples_.label_batch(samples), device),
+      pass.micro_batch, inputs, moved_to(samples_.label_batch(samples), device),
       step_weights_.share(ir::MiniBatch{i}, static_cast<std::uint32_t>(samples.size())),
       pass.weights, keep_of(task));
   return loss.ok() ? record_loss(i, j, std::move(loss).value()) : loss.status();
@@ -288,18 +335,24 @@ ir::Status TrainingRun::recompute(const ir::Task& task) {
   return stage_of(task).recompute(pass.micro_batch, pass.weights);
 }
 
-/// What the next stage has sent for the backward of micro-batch `j`; undefined behind the last one.
-ir::Result<torch::Tensor> TrainingRun::take_gradient(std::size_t stage, std::uint32_t j) {
-  if (stage + 1 == schedule_->stages.size()) {
-    return torch::Tensor();
+/// What later stages have sent for the backward of micro-batch `j`, in the order of the exports; a
+/// tensor that several have read gets the sum, the latest stage's first, as autograd would have it.
+/// One that is undefined behind the last stage.
+ir::Result<Tensors> TrainingRun::take_gradients(std::size_t stage, std::uint32_t j) {
+  const StageWiring& wiring = options_.wiring[stage];
+  Tensors gradients(wiring.exports.size());
+  for (std::size_t p = wiring.to.size(); p-- > 0;) {
+    const StagePort& port = wiring.to[p];
+    Mailboxes::Message message = mailboxes_.take(Pass::Backward, port.stage, stage, j);
+    if (message.size() != port.producers.size()) {
+      return no_tensor("gradient");
+    }
+    for (std::size_t i = 0; i < message.size(); ++i) {
+      adopt(message[i]);
+      add_gradient(gradients[place_in(wiring.exports, port.producers[i])], message[i]);
+    }
   }
-  Mailboxes::Message message = mailboxes_.take(Pass::Backward, stage + 1, stage, j);
-  if (message.empty()) {
-    return no_tensor("gradient");
-  }
-  torch::Tensor gradient = std::move(message.front());
-  adopt(gradient);
-  return gradient;
+  return gradients;
 }
 
 ir::Status TrainingRun::backward(const ir::Task& task) {
@@ -315,17 +368,19 @@ ir::Status TrainingRun::backward_input(const ir::Task& task) {
 ir::Status TrainingRun::send_down(const ir::Task& task,
                                   ir::MicroBatch micro_batch,
                                   const ir::WeightRead& weights,
-                                  InputGradient compute) {
+                                  InputGradients compute) {
   const std::size_t k = index_of(task.stage);
   const std::uint32_t j = index_of(micro_batch);
-  const ir::Result<torch::Tensor> gradient = take_gradient(k, j);
-  if (!gradient.ok()) {
-    return gradient.error();
+  const ir::Result<Tensors> gradients = take_gradients(k, j);
+  if (!gradients.ok()) {
+    return gradients.error();
   }
-  ir::Result<torch::Tensor> down =
-      (stage_of(task).*compute)(micro_batch, gradient.value(), weights);
-  if (down.ok() && k > 0) {
-    mailboxes_.post(Pass::Backward, k, k - 1, j, {std::move(down.value())});
+  const ir::Result<Tensors> down =
+      (stage_of(task).*compute)(micro_batch, gradients.value(), weights);
+  const StageWiring& wiring = options_.wiring[k];
+  for (std::size_t p = 0; down.ok() && p < wiring.from.size(); ++p) {
+    mailboxes_.post(Pass::Backward, k, wiring.from[p].stage, j,
+                    picked(down.value(), wiring.imports, wiring.from[p].producers));
   }
   return down.status();
 }

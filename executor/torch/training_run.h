@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -42,14 +43,17 @@ struct RunOptions {
   bool splits_backward = false;     ///< some schedule of the run has backwards in two parts
   std::optional<double> clip_norm;  ///< of the gradients of all stages, where a schedule clips
   std::vector<WeightTie> ties;      ///< across stages
+  std::vector<StageWiring> wiring;  ///< by stage; empty: each reads the one before it
   std::vector<std::uint32_t> replicas;  ///< by stage, in every schedule of the run; empty: one each
   std::uint64_t seed = 0;               ///< of the dropouts' masks
+  LossKind loss = LossKind::CrossEntropy;
   LossReduction loss_reduction = LossReduction::Mean;
   bool stop_on_nan = true;
   std::uint32_t prediction_error_every = 0;
   const std::atomic<bool>* interrupted = nullptr;
   std::function<void(const MiniBatchRecord&)> on_mini_batch;
   ComputeConfig compute;
+  std::chrono::milliseconds time_out = std::chrono::minutes(5);  ///< of a wait for samples
   std::vector<ir::DeviceId> replica_devices = {};  ///< with compute.gpus: of each replica's layers
   std::function<bool(ir::DeviceId)> is_remote = {};  ///< run by another process; empty: none is
   GpuWay gpu_way = {};                               ///< to and from those
@@ -119,20 +123,20 @@ class TrainingRun {
 
  private:
   using TaskWork = ir::Status (TrainingRun::*)(const ir::Task&);
-  using InputGradient = ir::Result<torch::Tensor> (Stage::*)(ir::MicroBatch,
-                                                             const torch::Tensor&,
-                                                             const ir::WeightRead&);
+  using InputGradients = ir::Result<Tensors> (Stage::*)(ir::MicroBatch,
+                                                        const Tensors&,
+                                                        const ir::WeightRead&);
 
   [[nodiscard]] Handler handler(TaskWork work);
   ir::Status forward(const ir::Task& task);
   ir::Status recompute(const ir::Task& task);
   ir::Status backward(const ir::Task& task);
   ir::Status backward_input(const ir::Task& task);
-  /// What both have in common: the gradient that came from above in, the input's sent down.
+  /// What both have in common: the gradients that came from above in, the inputs' sent down.
   ir::Status send_down(const ir::Task& task,
                        ir::MicroBatch micro_batch,
                        const ir::WeightRead& weights,
-                       InputGradient compute);
+                       InputGradients compute);
   ir::Status backward_weight(const ir::Task& task);
   ir::Status predict(const ir::Task& task);
   ir::Status step(const ir::Task& task);
@@ -155,7 +159,7 @@ class TrainingRun {
   /// Numbers of the samples of one micro-batch; those of the segment's order.
   [[nodiscard]] std::span<const std::uint32_t> samples_of(std::uint32_t micro_batch) const;
   void begin_loader();
-  [[nodiscard]] ir::Result<torch::Tensor> input_of(std::size_t stage, std::uint32_t micro_batch);
+  [[nodiscard]] ir::Result<Tensors> inputs_of(std::size_t stage, std::uint32_t micro_batch);
 
   [[nodiscard]] Stage& stage_of(const ir::Task& task) { return stages_[replicas_->of(task)]; }
 
@@ -175,7 +179,7 @@ class TrainingRun {
   void read_schedule();
   [[nodiscard]] std::size_t place_of(std::size_t stage, std::uint32_t micro_batch) const;
   [[nodiscard]] Keep keep_of(const ir::Task& task) const;
-  [[nodiscard]] ir::Result<torch::Tensor> take_gradient(std::size_t stage, std::uint32_t j);
+  [[nodiscard]] ir::Result<Tensors> take_gradients(std::size_t stage, std::uint32_t j);
 
   const ir::Schedule* schedule_ = nullptr;  ///< of the segment
   const SampleSource& samples_;

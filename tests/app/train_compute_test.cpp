@@ -72,6 +72,52 @@ TEST_CASE("xpipe train --dtype bf16: trains, takes less for slots, and says so")
   }
 }
 
+TEST_CASE("xpipe train --dtype fp16: refused, with the reason and the way out") {
+  const Answer answer = run_xpipe(train({"--dtype", "fp16"}));
+  CHECK(answer.status == 2);
+  CHECK(answer.out.empty());
+  CHECK(answer.err.find("scaling of the loss") != std::string::npos);
+  CHECK(answer.err.find("bf16") != std::string::npos);
+}
+
+TEST_CASE("xpipe train --loss mse: another loss, told apart from the usual one, in text and sums") {
+  const auto run = [](const std::vector<std::string>& more) {
+    std::vector<std::string> command{"--json", "--lr", "0.002"};
+    command.insert(command.end(), more.begin(), more.end());
+    const Answer answer = run_xpipe(train(command));
+    REQUIRE_MESSAGE(answer.status == 0, answer.err);
+    return Json::parse(answer.out);
+  };
+  const Json mse = run({"--loss", "mse", "--epochs", "2"});
+  CHECK(mse["loss_function"] == "mse");
+  CHECK(run({})["loss_function"] == "cross-entropy");
+  // Ten classes, one of them right: an output of zeros has 0.1.
+  const auto loss = mse["epochs"][1]["loss"].get<double>();
+  CHECK(loss < mse["epochs"][0]["loss"].get<double>());
+  CHECK(loss < 0.2);
+  CHECK(mse["epochs"][1]["test_loss"].get<double>() < 0.2);
+}
+
+TEST_CASE("xpipe train --model unet: skips over several stages, on any number of them") {
+  const auto run = [](const char* stages) {
+    const Answer answer =
+        run_xpipe({"train", "--policy", "gpipe", "--model", "unet", "--set", "width=2", "--stages",
+                   stages, "--micro-batches", "2", "--data", in_tree("examples/data/digits"),
+                   "--batch-size", "1000", "--json"});
+    REQUIRE_MESSAGE(answer.status == 0, answer.err);
+    return Json::parse(answer.out);
+  };
+  const Json one = run("1");
+  const Json four = run("4");
+  CHECK(four["partition"].size() == 4);
+  CHECK(four["epochs"][0]["loss"].get<double>() ==
+        doctest::Approx(one["epochs"][0]["loss"].get<double>()).epsilon(1e-5));
+  CHECK(four["weights_hash"] == one["weights_hash"]);
+  const Answer odd = run_xpipe(train({"--model", "unet", "--set", "depth=3"}));
+  CHECK(odd.status == 2);
+  CHECK(odd.err.find("multiples of 8") != std::string::npos);
+}
+
 TEST_CASE("xpipe train --pin: changes no bit, and the run says where its threads are") {
   const auto run = [](const char* pin) { return run_xpipe(train({"--pin", pin, "--json"})); };
   CHECK(Json::parse(run("auto").out)["weights_hash"] ==

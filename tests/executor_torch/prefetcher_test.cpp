@@ -121,7 +121,10 @@ TEST_CASE("prefetcher: a piece that does not come is a time-out that names it") 
   gate.unlock();
   REQUIRE_FALSE(status.ok());
   CHECK(status.error().diagnostics.front().code == "loader-time-out");
+  // Who waits for what, what the loader is at, and the way out.
   CHECK(status.error().to_string().find("micro-batch 2") != std::string::npos);
+  CHECK(status.error().to_string().find("and it is ") != std::string::npos);
+  CHECK(status.error().to_string().find("--timeout-s") != std::string::npos);
 }
 
 TEST_CASE("prefetcher: stops with work left, may begin again, and forgets what was") {

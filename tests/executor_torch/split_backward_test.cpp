@@ -12,65 +12,13 @@
 #include "executor/torch/intra_op_threads.h"
 #include "executor/torch/pass_graph.h"
 #include "executor/torch/stage.h"
-#include "ir/validate.h"
-#include "policies/register_all.h"
 #include "scheduler/recompute_pass.h"
+#include "tests/executor_torch/split_schedule.h"
 #include "tests/executor_torch/torch_doctest.h"
 #include "tests/executor_torch/toy.h"
 
 namespace xpipe::tests {
 namespace {
-
-/// When the weight part of a split backward runs.
-enum class WeightPart : std::uint8_t { AtOnce, BeforeTheStep };
-
-/// `policy`'s plan with every backward in two parts.
-ir::Schedule with_split_backwards(const std::string& policy,
-                                  std::uint32_t stages,
-                                  std::uint32_t micro_batches,
-                                  std::uint32_t mini_batches,
-                                  WeightPart when,
-                                  scheduler::Recompute recompute = scheduler::Recompute::None) {
-  scheduler::PolicyRegistry registry;
-  policies::register_all(registry);
-  const scheduler::Policy& found = *registry.find(policy).value();
-  scheduler::Options options = scheduler::resolve_options(found, {}).value();
-  ir::ComputePlan plan = found
-                             .plan({.stages = stages,
-                                    .micro_batches = found.whole_mini_batch ? 1 : micro_batches,
-                                    .mini_batches = mini_batches,
-                                    .options = options})
-                             .value();
-  for (std::vector<ir::ComputeOp>& order : plan.devices) {
-    std::vector<ir::ComputeOp> split;
-    std::vector<ir::ComputeOp> late;
-    for (ir::ComputeOp op : order) {
-      if (op.kind == ir::OpKind::Backward) {
-        op.kind = ir::OpKind::BackwardWeight;
-        late.push_back(op);
-        op.kind = ir::OpKind::BackwardInput;
-        split.push_back(op);
-      }
-      if (when == WeightPart::AtOnce || op.kind == ir::OpKind::Step) {
-        split.insert(split.end(), late.begin(), late.end());
-        late.clear();
-      }
-      if (op.kind != ir::OpKind::BackwardInput) {
-        split.push_back(op);
-      }
-    }
-    order = std::move(split);
-  }
-  if (recompute != scheduler::Recompute::None) {
-    scheduler::add_recomputes(recompute, plan);
-    options.emplace(scheduler::kRecomputeOption, scheduler::recompute_name(recompute));
-  }
-  ir::Result<ir::Schedule> schedule =
-      scheduler::compile_plan(plan, scheduler::chain_of(stages), found.name, options);
-  REQUIRE_MESSAGE(schedule.ok(), schedule.error().to_string());
-  REQUIRE(ir::check_legal(schedule.value()).ok());
-  return std::move(schedule.value());
-}
 
 ToyTraining short_training() {
   ToyTraining training;
@@ -230,20 +178,26 @@ TEST_CASE("split backwards: the input part frees pieces without parameters, the 
       {.name = "a", .module = Sequential(torch::nn::Tanh(), torch::nn::Tanh())},
       {.name = "b", .module = Sequential(Linear(4, 4))},
       {.name = "c", .module = Sequential(Linear(4, 4))}};
-  const std::vector<nn::Piece> pieces = nn::pieces_of(layers, nn::Cut::AtParameters);
-  REQUIRE(pieces.size() == 3);
+  const nn::Pieces pieces =
+      nn::pieces_of(layers, nn::Cut::AtParameters, nn::chain_of_layers(layers.size()));
+  REQUIRE(pieces.pieces.size() == 3);
   const auto weights = std::make_shared<nn::WeightSlots>(nn::parameters_of(layers));
   SavedTensors saved;
   saved.watch(*weights);
   std::optional<nn::PassGraph> graph;
   {
     const nn::ForwardScope scope(weights);
-    graph.emplace(pieces, torch::ones({2, 4}), true, nn::PassGraph::Tail());
+    nn::Tensors tensors(pieces.tensors);
+    tensors.front() = torch::ones({2, 4}).requires_grad_();
+    graph.emplace(pieces.pieces, tensors, nn::PassGraph::Tail());
   }
   // The first tanh's result; the second one's, once more as b's input; c's input.
   CHECK(saved.alive() == 4);
   const nn::BackwardScope scope(*weights, ir::kMasterSlot);
-  CHECK(graph->backward_input(torch::ones({2, 4})).defined());
+  nn::Tensors gradients(pieces.tensors);
+  gradients[pieces.exports.front()] = torch::ones({2, 4});
+  graph->backward_input(gradients);
+  CHECK(gradients.front().defined());
   CHECK(saved.alive() == 3);  // b's graph still holds what the second tanh gave
   graph->backward_weight();
   CHECK(saved.alive() == 0);
