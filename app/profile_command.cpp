@@ -6,6 +6,7 @@
 #include "app/arguments.h"
 #include "app/commands.h"
 #include "app/exit_status.h"
+#include "app/profile_calibration.h"
 #include "app/progress.h"
 #include "app/table.h"
 #include <fmt/format.h>
@@ -28,7 +29,9 @@ struct ProfileArguments {
   std::string optimizer = "adam";
   std::vector<std::string> settings;
   std::string output;
+  bool layers = false;
   bool json = false;
+  CalibrationArguments calibration;
 };
 
 /// "1x28x28": channels, height, width.
@@ -59,29 +62,58 @@ std::string today() {
   return text;
 }
 
-void print_people(const nn::MeasuredProfile& measured) {
-  const ir::Profile& profile = measured.profile;
-  std::cout << fmt::format("{}\n{}\n\n", profile.name, profile.provenance);
+std::string microseconds(ir::Nanos time) {
+  return fmt::format("{:.3f}", static_cast<double>(time) / 1e3);
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.1f} %", 100 * share);
+}
+
+/// A row a layer, with all that the profile says of it.
+std::string layers_table(const nn::MeasuredProfile& measured) {
+  Table table({"<layer", "forward us", "spread", "backward-input us", "backward-weight us",
+               "spread", "update us", "output bytes", "saved bytes", "parameters"});
+  for (std::size_t l = 0; l < measured.profile.layers.size(); ++l) {
+    const ir::LayerProfile& layer = measured.profile.layers[l];
+    const nn::LayerSpread& spread = measured.spreads[l];
+    table.add_row({layer.name, microseconds(layer.forward), percent(spread.forward),
+                   microseconds(layer.backward_input), microseconds(layer.backward_weight),
+                   percent(spread.backward), layer.update ? microseconds(*layer.update) : "",
+                   std::to_string(layer.output_bytes), std::to_string(layer.saved_bytes),
+                   std::to_string(layer.parameter_bytes / static_cast<ir::Bytes>(sizeof(float)))});
+  }
+  return table.to_string();
+}
+
+std::string short_table(const nn::MeasuredProfile& measured) {
   Table table({"<layer", "forward us", "spread", "backward us", "spread", "update us",
                "output bytes", "saved bytes", "parameter bytes"});
-  const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
-  const auto us = [](ir::Nanos ns) { return fmt::format("{:.3f}", static_cast<double>(ns) / 1e3); };
+  for (std::size_t l = 0; l < measured.profile.layers.size(); ++l) {
+    const ir::LayerProfile& layer = measured.profile.layers[l];
+    const nn::LayerSpread& spread = measured.spreads[l];
+    table.add_row({layer.name, microseconds(layer.forward), percent(spread.forward),
+                   microseconds(layer.backward_input + layer.backward_weight),
+                   percent(spread.backward), microseconds(layer.update.value_or(0)),
+                   std::to_string(layer.output_bytes), std::to_string(layer.saved_bytes),
+                   std::to_string(layer.parameter_bytes)});
+  }
+  return table.to_string();
+}
+
+void print_people(const nn::MeasuredProfile& measured, bool layers) {
+  const ir::Profile& profile = measured.profile;
+  std::cout << fmt::format("{}\n{}\n\n", profile.name, profile.provenance);
   const auto ms = [](ir::Nanos ns) { return static_cast<double>(ns) / 1e6; };
   ir::Nanos forward = 0;
   ir::Nanos backward = 0;
   ir::Nanos update = 0;
-  for (std::size_t l = 0; l < profile.layers.size(); ++l) {
-    const ir::LayerProfile& layer = profile.layers[l];
-    const nn::LayerSpread& spread = measured.spreads[l];
+  for (const ir::LayerProfile& layer : profile.layers) {
     update += layer.update.value_or(0);
     forward += layer.forward;
     backward += layer.backward_input + layer.backward_weight;
-    table.add_row({layer.name, us(layer.forward), percent(spread.forward),
-                   us(layer.backward_input + layer.backward_weight), percent(spread.backward),
-                   us(layer.update.value_or(0)), std::to_string(layer.output_bytes),
-                   std::to_string(layer.saved_bytes), std::to_string(layer.parameter_bytes)});
   }
-  std::cout << table.to_string()
+  std::cout << (layers ? layers_table(measured) : short_table(measured))
             << fmt::format(
                    "\n{} samples: forward {:.3f} ms, backward {:.3f} ms, data loading {:.3f} ms; "
                    "update {:.3f} ms\n",
@@ -90,6 +122,19 @@ void print_people(const nn::MeasuredProfile& measured) {
 }
 
 ir::Status profile_command(ProfileArguments& arguments) {
+  CalibrationArguments& calibration = arguments.calibration;
+  if (!calibration.from_trace.empty()) {
+    calibration.output = arguments.output;
+    calibration.json = arguments.json;
+    return calibrate_profile(calibration);
+  }
+  for (const auto& [option, value] :
+       {std::pair("--profile", &calibration.profile), std::pair("--cluster", &calibration.cluster),
+        std::pair("--cluster-output", &calibration.cluster_output)}) {
+    if (!value->empty()) {
+      return app::usage(option, "has no effect without --from-trace");
+    }
+  }
   const auto settings = parse_settings(arguments.settings);
   if (!settings.ok()) {
     return settings.error();
@@ -122,7 +167,7 @@ ir::Status profile_command(ProfileArguments& arguments) {
   for (const std::string& warning : profile.value().warnings) {
     std::cerr << "xpipe: warning: " << warning << '\n';
   }
-  const std::string json = ir::profile_to_json(profile.value().profile);
+  const std::string json = ir::profile_to_json(profile.value().profile, profile.value().samples);
   if (!arguments.output.empty()) {
     if (ir::Status written = ir::write_file(arguments.output, json); !written.ok()) {
       return written;
@@ -131,7 +176,7 @@ ir::Status profile_command(ProfileArguments& arguments) {
   if (arguments.json) {
     std::cout << json;
   } else {
-    print_people(profile.value());
+    print_people(profile.value(), arguments.layers);
   }
   return {};
 }
@@ -154,9 +199,29 @@ void add_profile_command(CLI::App& app, Context& context) {
          "whose steps are timed: update_us");
   settings(*command, arguments->settings);
   text(*command, "-o,--output", arguments->output, "FILE", "write the xpipe.profile here");
+  command->add_flag("--layers", arguments->layers,
+                    "print all that is measured of each layer: the backward in "
+                    "its two parts, parameters by number");
   command->add_flag("--json", arguments->json, "print the profile itself instead of a table");
+  CLI::Option* from_trace =
+      text(*command, "--from-trace", arguments->calibration.from_trace, "RUN",
+           "measure nothing: give the layers of --profile the medians of a run that xpipe train "
+           "--trace recorded");
+  text(*command, "--profile", arguments->calibration.profile, "FILE",
+       "with --from-trace: the profile that is calibrated");
+  text(*command, "--cluster", arguments->calibration.cluster, "FILE",
+       "with --cluster-output: take the devices from here, and only what messages take from the "
+       "run");
+  text(*command, "--cluster-output", arguments->calibration.cluster_output, "FILE",
+       "with --from-trace: write an xpipe.cluster of the run's devices and what its messages took");
+  for (const char* measuring : {"--model", "--input", "--batch-size", "--repeats", "--warm-up",
+                                "--intra-op-threads", "--optimizer", "--set", "--layers"}) {
+    from_trace->excludes(command->get_option(measuring));
+  }
   command->footer(
-      "Example: xpipe profile --model lenet5 --input 1x28x28 --batch-size 16 -o lenet5.json");
+      "Example: xpipe profile --model lenet5 --input 1x28x28 --batch-size 16 -o lenet5.json\n"
+      "From a run: xpipe profile --from-trace run.json --profile lenet5.json -o calibrated.json "
+      "--cluster-output machine.json");
   command->callback([&context, arguments] {
     if (ir::Status status = profile_command(*arguments); !status.ok()) {
       context.exit_status = report_error(status.error());

@@ -74,6 +74,7 @@ void add_run(Json& json, const nn::TrainConfig& config, const ir::Schedule& sche
   json["stages"] = schedule.stages.size();
   json["micro_batches"] = schedule.micro_batches;
   json["batch_size"] = config.batch_size;
+  json["loss_function"] = config.recipe.loss == nn::LossKind::MeanSquare ? "mse" : "cross-entropy";
   json["dtype"] = nn::compute_type_name(config.compute.dtype);
   json["seed"] = config.seed;
   json["schedule_version"] = ir::kScheduleFormatVersion;
