@@ -20,6 +20,7 @@
 #include "tests/executor_torch/torch_doctest.h"
 #include "tests/executor_torch/toy.h"
 #include "tests/executor_torch/train_model.h"
+#include "tests/python_with_torch.h"
 
 namespace xpipe::tests {
 namespace {
@@ -267,36 +268,10 @@ TEST_CASE("own model: starts where the net was handed over, trains the net itsel
   CHECK(has(factory({1, 4, 4}, 5, 0).error().to_string(), "1: "));
 }
 
-/// A Python with torch: $XPIPE_TORCH_PYTHON, or that of ./dev bench peers; empty: none.
-std::string python_with_torch() {
-  const char* named = std::getenv("XPIPE_TORCH_PYTHON");
-  std::string python = named != nullptr ? named : "";
-  if (python.empty()) {
-    const char* cache = std::getenv("XPIPE_CACHE");
-    const char* home = std::getenv("HOME");
-    const fs::path folder =
-        cache != nullptr ? fs::path(cache) : fs::path(home != nullptr ? home : "") / ".cache/xpipe";
-    std::error_code failed;
-    for (fs::directory_iterator entry(folder, failed), end; !failed && entry != end;
-         entry.increment(failed)) {
-      if (entry->path().filename().string().starts_with("peers-") &&
-          fs::exists(entry->path() / "complete")) {
-        python = (entry->path() / "bin/python").string();
-      }
-    }
-  }
-  if (python.empty() ||
-      std::system(("'" + python + "' -c 'import torch' 2> /dev/null").c_str()) != 0) {
-    return {};
-  }
-  return python;
-}
-
 TEST_CASE("archives: made by PyTorch, trained here, read and trained by PyTorch to the same") {
   const std::string python = python_with_torch();
   if (python.empty()) {
-    std::cout
-        << "[SKIPPED] no Python with torch: set XPIPE_TORCH_PYTHON, or run ./dev bench peers\n";
+    std::cout << kNoPythonWithTorch;
     return;
   }
   const ScratchFolder folder;
