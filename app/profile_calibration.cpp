@@ -80,7 +80,7 @@ void print_people(const traces::Calibration& calibration, const traces::Timeline
 ir::Status calibrate_profile(const CalibrationArguments& arguments) {
   if (arguments.profile.empty()) {
     return app::usage("--from-trace",
-                 "needs --profile FILE, whose layers share out the times of the stages");
+                      "needs --profile FILE, whose layers share out the times of the stages");
   }
   for (const std::string& file : {arguments.output, arguments.cluster_output}) {
     if (!file.empty()) {
@@ -93,7 +93,8 @@ ir::Status calibrate_profile(const CalibrationArguments& arguments) {
     return app::usage("--cluster", "has no effect without --cluster-output");
   }
   if (!arguments.output.empty() && arguments.output == arguments.cluster_output) {
-    return app::usage("--cluster-output", fmt::format("and --output both name {}", arguments.output));
+    return app::usage("--cluster-output",
+                      fmt::format("and --output both name {}", arguments.output));
   }
   const ir::Result<ir::Profile> profile = read_profile(arguments.profile, std::nullopt);
   if (!profile.ok()) {
@@ -122,9 +123,9 @@ ir::Status calibrate_profile(const CalibrationArguments& arguments) {
       return devices.status();
     }
     if (devices.value().devices.size() < cluster.devices.size()) {
-      return app::usage("--cluster",
-                   fmt::format("has {} devices, the run had {}", devices.value().devices.size(),
-                               cluster.devices.size()));
+      return app::usage(
+          "--cluster", fmt::format("has {} devices, the run had {}", devices.value().devices.size(),
+                                   cluster.devices.size()));
     }
     cluster.devices = std::move(devices.value().devices);
     cluster.default_link = devices.value().default_link;

@@ -60,11 +60,10 @@ void set_ends(const ir::Schedule& schedule,
 
 EpochRecord summary_of(std::uint32_t epoch, const EpochSums& sums) {
   const auto samples = static_cast<double>(sums.samples);
-  EpochRecord summary;
-  summary.epoch = epoch;
-  summary.train_loss = sums.loss / samples;
-  summary.train_accuracy = sums.accuracy / samples;
-  summary.train_time = sums.train_time;
+  EpochRecord summary{.epoch = epoch,
+                      .train_loss = sums.loss / samples,
+                      .train_accuracy = sums.accuracy / samples,
+                      .train_time = sums.train_time};
   if (sums.train_time > 0) {
     summary.samples_per_s = samples * 1e9 / static_cast<double>(sums.train_time);
   }
@@ -95,14 +94,13 @@ ir::Status check_gpus(const ir::Schedule& schedule, const ComputeConfig& compute
 }
 
 StageMemory memory_of(const Stage& stage) {
-  StageMemory memory;
+  StageMemory memory{.slots = static_cast<ir::Bytes>(stage.slot_bytes()),
+                     .optimizer = stage.optimizer().state_bytes(),
+                     .weight_storages = stage.weight_storages(),
+                     .parameters = stage.weights().size()};
   for (const torch::Tensor& weight : stage.weights()) {
     memory.weights += static_cast<ir::Bytes>(weight.nbytes());
   }
-  memory.slots = static_cast<ir::Bytes>(stage.slot_bytes());
-  memory.optimizer = stage.optimizer().state_bytes();
-  memory.weight_storages = stage.weight_storages();
-  memory.parameters = stage.weights().size();
   return memory;
 }
 
@@ -186,10 +184,8 @@ std::vector<SegmentPlan> TrainLoop::segments_of(const Position& from) const {
 ir::Status TrainLoop::plan() {
   const TrainConfig& config = inputs_.config;
   micro_batches_ = config.micro_batches;
-  const auto largest = [](const std::vector<SegmentPlan>& segments) {
-    return *std::ranges::max_element(segments, {}, &SegmentPlan::mini_batches);
-  };
-  const SegmentPlan main = largest(segments_of({}));
+  const std::vector<SegmentPlan> at_first = segments_of({});  // T may be another from below on
+  const SegmentPlan main = *std::ranges::max_element(at_first, {}, &SegmentPlan::mini_batches);
   const ir::Result<const ir::Schedule*> schedule =
       schedules_.get(main.micro_batches, main.mini_batches);
   if (!schedule.ok()) {
@@ -335,12 +331,11 @@ ir::Status TrainLoop::train_epoch(const Position& from, EpochSums sums, Backend&
 ir::Status TrainLoop::finish_epoch(std::uint32_t epoch,
                                    const EpochSums& sums,
                                    std::vector<MiniBatchRecord> records) {
-  const LossKind loss = inputs_.config.recipe.loss;
   const ir::Result<Evaluation> test =
       callbacks_.peers == nullptr
-          ? evaluate(run_->first_replicas(), *inputs_.data.test, loss)
+          ? evaluate(run_->first_replicas(), *inputs_.data.test, inputs_.config.recipe.loss)
           : evaluate_over_ranks(*callbacks_.peers, ranks_.owners, run_->first_replicas(),
-                                *inputs_.data.test, loss);
+                                *inputs_.data.test, inputs_.config.recipe.loss);
   if (!test.ok()) {
     return test.status();
   }

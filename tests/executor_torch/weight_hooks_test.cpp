@@ -269,7 +269,7 @@ TEST_CASE("stage: a slot that holds something else than the task expects is an i
   CHECK(code({.version = 0, .slot = kOther, .distance = 2}) ==
         "wrong-weights: slot 1 holds nothing, the task expects version 0 predicted 2 ahead");
   CHECK_FALSE(stage.step({.version = 3}).ok());
-  CHECK_FALSE(stage.backward(ir::MicroBatch{9}, {}, {.version = 0}).ok());
+  CHECK_FALSE(stage.backward(ir::MicroBatch{9}, torch::Tensor(), {.version = 0}).ok());
 }
 
 }  // namespace

@@ -20,7 +20,8 @@ std::vector<std::string> profile_seeds() {
   {"name": "re/l~u \"\u00e9", "forward_us": 0, "backward_us": 1e1,
    "output_bytes": 4095, "saved_bytes": 0, "parameter_bytes": 0},
   {"name": "fc", "forward_us": 1, "backward_input_us": 0.1, "backward_weight_us": 2,
-   "output_bytes": 40, "saved_bytes": 100, "saved_for_weight_bytes": 60, "parameter_bytes": 4000, "update_us": 3.5}],
+   "output_bytes": 40, "saved_bytes": 100, "saved_for_weight_bytes": 60, "parameter_bytes": 4000, "update_us": 3.5,
+   "samples_us": {"forward": [1, 0.5, 1.25e0], "backward": [2.1], "backward_input": [], "update": [3.5]}}],
  "edges": [["conv", "re/l~u \"\u00e9"], ["conv", "fc"], ["re/l~u \"\u00e9", "fc"]],
  "ties": [{"layers": ["conv", "fc"], "bytes": 16}]}
 )",

@@ -77,6 +77,17 @@ TEST_CASE("profile: what is written reads back equal, and is the same bytes agai
   CHECK(profile_to_json(read(kChain)).find("\"backward_us\": 25.001") != std::string::npos);
 }
 
+TEST_CASE("profile: samples are written in their order, and change nothing that is read back") {
+  const Profile profile = read(kChain);
+  std::vector<LayerSamples> samples(profile.layers.size());
+  samples[0].forward = {12'600, 12'500, 12'400};
+  samples[0].backward = {25'001};
+  const std::string written = profile_to_json(profile, samples);
+  CHECK(written.find("\"samples_us\": {\"forward\": [12.6, 12.5, 12.4], \"backward\": [25.001], "
+                     "\"backward_input\": [], \"update\": []}") != std::string::npos);
+  CHECK(read(written) == profile);
+}
+
 TEST_CASE("profile: layers that stand before their inputs are moved, the first ready one first") {
   // fc needs conv and relu; relu stands first in the file and needs conv.
   const Profile profile = read(edited(
@@ -123,6 +134,10 @@ TEST_CASE("profile: missing is not zero, wrong is told with its path, all at onc
           {"\"saved_bytes\": 100", "\"saved_bytes\": 50", "/layers/2/saved_for_weight_bytes",
            "at most saved_bytes, 50"},
           {"\"relu\"", "\"conv\"", "/layers/1/name", "layer 0 is called \"conv\" too"},
+          {"4000}]}", "4000, \"samples_us\": {\"forward\": [1, -2]}}]}",
+           "/layers/2/samples_us/forward/1", "found -2"},
+          {"4000}]}", "4000, \"samples_us\": {\"foward\": [1]}}]}", "/layers/2/samples_us/foward",
+           "unknown key"},
           {"4000}]}", "4000}], \"edges\": [[\"conv\", \"cnov\"]]}", "/edges/0/1",
            "no layer is called \"cnov\""},
           {"4000}]}", "4000}], \"edges\": [[\"conv\", \"conv\"]]}", "/edges/0", "to itself"},
