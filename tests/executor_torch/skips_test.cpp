@@ -170,7 +170,7 @@ Outcome train_in_stages(const HowTrained& how) {
   return outcome;
 }
 
-double largest_difference(const std::vector<double>& a, const std::vector<double>& b) {
+double largest_gap(const std::vector<double>& a, const std::vector<double>& b) {
   REQUIRE(a.size() == b.size());
   double largest = 0.0;
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -182,13 +182,13 @@ double largest_difference(const std::vector<double>& a, const std::vector<double
 TEST_CASE("wiring: a tensor goes once to each stage that reads it, straight there") {
   const nn::Model model = skip_model();
   const std::vector<nn::StageWiring> wiring = nn::wire({1, 1, 1, 2, 1}, model.skips);
-  CHECK(wiring[0].to == std::vector<nn::StagePort>{{1, {0}}, {4, {0}}});
-  CHECK(wiring[1].to == std::vector<nn::StagePort>{{2, {1}}, {3, {1}}, {4, {1}}});
-  CHECK(wiring[4].from == std::vector<nn::StagePort>{{0, {0}}, {1, {1}}, {3, {4}}});
+  CHECK((wiring[0].to == std::vector<nn::StagePort>{{1, {0}}, {4, {0}}}));
+  CHECK((wiring[1].to == std::vector<nn::StagePort>{{2, {1}}, {3, {1}}, {4, {1}}}));
+  CHECK((wiring[4].from == std::vector<nn::StagePort>{{0, {0}}, {1, {1}}, {3, {4}}}));
   CHECK(wiring[4].imports == std::vector<std::size_t>{0, 1, 4});
   CHECK(wiring[3].exports == std::vector<std::size_t>{4});
   // In two stages it is one message with what the first stage hands on anyway.
-  CHECK(nn::wire({2, 4}, model.skips)[0].to == std::vector<nn::StagePort>{{1, {0, 1}}});
+  CHECK((nn::wire({2, 4}, model.skips)[0].to == std::vector<nn::StagePort>{{1, {0, 1}}}));
   CHECK(nn::read_from(wiring, 2) == std::vector<std::size_t>{0, 1});
   CHECK(nn::read_from(wiring, 4) == std::vector<std::size_t>{0, 1, 4});
 }
@@ -210,7 +210,7 @@ TEST_CASE("skips: however the layers are cut, training is that of one piece") {
       CAPTURE(micro_batches);
       CAPTURE(partition.size());
       const Outcome cut = train_in_stages({.partition = partition, .micro_batches = micro_batches});
-      CHECK(largest_difference(cut.losses, plain.losses) < 1e-12);
+      CHECK(largest_gap(cut.losses, plain.losses) < 1e-12);
       CHECK(largest_difference(cut.weights, plain.weights) < 1e-12);
     }
   }
