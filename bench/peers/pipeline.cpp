@@ -87,7 +87,7 @@ const ir::Schedule& Pipeline::schedule_for(std::uint32_t mini_batches) {
               .optimizer = kOptimizer, .predicts = nn::predicts(*schedule_), .stop_on_nan = false});
       handlers_ = run_->handlers();
       if (peers_ != nullptr) {
-        peers_->set_mail(&run_->mailboxes());
+        peers_->set_mail(&run_->mail());
       }
     }
   }
@@ -112,7 +112,7 @@ Pace Pipeline::burst(std::uint32_t mini_batches) {
   if (peers_ != nullptr) {
     began = backend_->origin().value_or(began);
     require(nn::merge_timeline(*peers_, schedule, timeline, began));
-    require(nn::merge_records(*peers_, nn::stage_owners(peers_, schedule), records));
+    require(nn::merge_records(*peers_, records));
     if (peers_->rank() != 0) {
       return {};
     }
