@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <variant>
@@ -71,9 +72,10 @@ ir::Status check_run(const ir::Profile& profile, const TimelineFile& run) {
     const std::string in_run = l < layers.size() ? layers[l] : "none";
     const std::string in_profile = l < profile.layers.size() ? profile.layers[l].name : "none";
     if (in_run != in_profile) {
-      return usage("other-layers", "--from-trace",
-                   "layer " + std::to_string(l) + " of the run is " + in_run +
-                       ", that of the profile " + in_profile + "; want a run of the same model");
+      std::ostringstream told;
+      told << "layer " << l << " of the run is " << in_run << ", that of the profile " << in_profile
+           << "; want a run of the same model";
+      return usage("other-layers", "--from-trace", told.str());
     }
   }
   for (const ir::Task& task : run.schedule.tasks) {
