@@ -1,7 +1,9 @@
 #include "app/train_agreement.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
@@ -26,9 +28,9 @@ std::string yes_or_no(bool value) {
 
 /// "warm_up" as "--warm-up"; what is no option by itself as it is.
 std::string option_of(const std::string& setting) {
-  static const std::vector<std::string> kFacts{"data",  "train_samples", "beta1",
-                                               "beta2", "alpha",         "eps"};
-  if (std::find(kFacts.begin(), kFacts.end(), setting) != kFacts.end()) {
+  constexpr std::array<std::string_view, 6> kNoOptions{"data",  "train_samples", "beta1",
+                                                       "beta2", "alpha",         "eps"};
+  if (std::ranges::find(kNoOptions, setting) != kNoOptions.end()) {
     return setting;
   }
   if (setting.starts_with("model.")) {
