@@ -60,6 +60,9 @@ Pipeline::Pipeline(const std::string& policy,
       peers_(peers),
       parts_(parts_of(sizes, handover)),
       pool_(two_threads()) {
+  wiring_ = nn::wire(
+      {static_cast<std::uint32_t>(parts_[0].size()), static_cast<std::uint32_t>(parts_[1].size())},
+      {});
   if (peers_ != nullptr) {
     parts_[1 - peers_->rank()].clear();
   }
@@ -81,10 +84,11 @@ const ir::Schedule& Pipeline::schedule_for(std::uint32_t mini_batches) {
                                      .options = {}},
                                     scheduler::chain_of(2))));
     if (!run_) {
-      run_ = std::make_unique<nn::TrainingRun>(
-          parts_, samples_,
-          nn::RunOptions{
-              .optimizer = kOptimizer, .predicts = nn::predicts(*schedule_), .stop_on_nan = false});
+      run_ = std::make_unique<nn::TrainingRun>(parts_, samples_,
+                                               nn::RunOptions{.optimizer = kOptimizer,
+                                                              .predicts = nn::predicts(*schedule_),
+                                                              .wiring = wiring_,
+                                                              .stop_on_nan = false});
       handlers_ = run_->handlers();
       if (peers_ != nullptr) {
         peers_->set_mail(&run_->mail());

@@ -14,6 +14,7 @@
 #include "executor/cpu/cpu_pool.h"
 #include "executor/peers.h"
 #include "executor/torch/dataset.h"
+#include "executor/torch/skips.h"
 #include "executor/torch/stage.h"
 #include "executor/torch/training_run.h"
 #include "ir/schedule.h"
@@ -61,7 +62,8 @@ class Pipeline {
   Sizes sizes_;
   executor::Peers* peers_;
   executor::nn::Samples samples_;
-  std::vector<std::vector<executor::nn::Layer>> parts_;
+  std::vector<std::vector<executor::nn::Layer>> parts_;  ///< by stage; empty: another process's
+  std::vector<executor::nn::StageWiring> wiring_;
   std::unique_ptr<ir::Schedule> schedule_;
   std::unique_ptr<executor::nn::TrainingRun> run_;
   executor::HandlerTable handlers_;

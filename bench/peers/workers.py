@@ -1,4 +1,5 @@
 """Contenders as groups of processes that answer commands with lines of JSON."""
+import contextlib
 import json
 import os
 import pathlib
@@ -62,7 +63,8 @@ class Worker:
             peak = self.answer().get("peak_rss_mib")
         except Failed:
             pass
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         try:
             self.process.wait(timeout=10)
         except subprocess.TimeoutExpired:
