@@ -108,6 +108,8 @@ TrainingRun::TrainingRun(std::vector<std::vector<Layer>> parts,
     options_.replicas.assign(parts.size(), 1);
   }
   if (options_.wiring.empty()) {
+    XPIPE_CHECK(std::ranges::none_of(parts, [](const auto& part) { return part.empty(); }))
+        << "a stage that another process holds has no layers here to tell the wiring from";
     options_.wiring = wire(layers_of_stages(parts, options_.replicas), {});
   }
   probes_.resize(options_.replicas.size());
