@@ -16,17 +16,17 @@ namespace xpipe::ir {
 
 namespace {
 
-constexpr std::string_view kFormat = "xpipe.cluster";
-constexpr std::int64_t kVersion = 1;
+constexpr std::string_view kClusterFormat = "xpipe.cluster";
+constexpr std::int64_t kClusterVersion = 1;
 constexpr std::size_t kMaxDevices = std::numeric_limits<std::uint16_t>::max();
 
-class Reader {
+class ClusterReader {
  public:
-  explicit Reader(std::string_view file) : faults_(file) {}
+  explicit ClusterReader(std::string_view file) : faults_(file) {}
 
   Result<Cluster> read(const JsonValue& document) {
     JsonObject root(document, "", faults_);
-    root.expect_format(kFormat, kVersion);
+    root.expect_format(kClusterFormat, kClusterVersion);
     cluster_.name = root.string("name", Need::Optional).value_or("");
     cluster_.provenance = root.string("provenance", Need::Optional).value_or("");
     if (const JsonValue::Array* devices = root.array("devices", Need::Required)) {
@@ -288,7 +288,7 @@ Result<Cluster> cluster_from_json(std::string_view text, std::string_view file) 
   if (!document.ok()) {
     return document.error();
   }
-  return Reader(file).read(document.value());
+  return ClusterReader(file).read(document.value());
 }
 
 }  // namespace xpipe::ir

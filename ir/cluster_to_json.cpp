@@ -1,4 +1,3 @@
-#include <charconv>
 #include <string>
 #include <vector>
 
@@ -9,13 +8,6 @@
 namespace xpipe::ir {
 
 namespace {
-
-/// The shortest text that reads back as the same double.
-std::string number_text(double value) {
-  char buffer[32];
-  const auto end = std::to_chars(std::begin(buffer), std::end(buffer), value).ptr;
-  return {std::begin(buffer), end};
-}
 
 class ClusterWriter {
  public:

@@ -1,6 +1,7 @@
 #include "ir/decimal.h"
 
 #include <charconv>
+#include <iterator>
 #include <limits>
 
 namespace xpipe::ir {
@@ -8,10 +9,6 @@ namespace xpipe::ir {
 namespace {
 
 constexpr int kMaxExponent = 1000;  // beyond it every number is 0 or too large
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
 
 /// The digits of a decimal without its point: digits x 10^exponent.
 struct Parts {
@@ -114,6 +111,12 @@ std::string micros_text(Nanos time) {
     text += "." + decimals;
   }
   return text;
+}
+
+std::string number_text(double number) {
+  char buffer[32];
+  const auto end = std::to_chars(std::begin(buffer), std::end(buffer), number).ptr;
+  return {std::begin(buffer), end};
 }
 
 }  // namespace xpipe::ir

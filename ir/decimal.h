@@ -11,6 +11,10 @@
 
 namespace xpipe::ir {
 
+[[nodiscard]] constexpr bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
 struct ScaledDecimal {
   std::int64_t value = 0;
   bool exact = true;  ///< false: rounded
@@ -24,5 +28,8 @@ struct ScaledDecimal {
 /// Nanoseconds as microseconds with as many decimals as needed, at most three: "12.5".
 /// scaled_decimal(micros_text(t), 3) is t exactly.
 [[nodiscard]] std::string micros_text(Nanos time);
+
+/// The shortest text that reads back as the same number: "8", "0.5", "1e+30"; "inf" and "nan", too.
+[[nodiscard]] std::string number_text(double number);
 
 }  // namespace xpipe::ir

@@ -55,9 +55,9 @@ bool is_input(std::string_view description) {
          description.find_first_not_of("0123456789", 5) == std::string_view::npos;
 }
 
-class Reader {
+class GraphReader {
  public:
-  Reader(std::string_view text, std::string_view file) : text_(text), file_(file) {}
+  GraphReader(std::string_view text, std::string_view file) : text_(text), file_(file) {}
 
   Result<PipedreamGraph> read(std::uint32_t samples) {
     std::size_t begin = 0;
@@ -318,7 +318,7 @@ Result<PipedreamGraph> pipedream_graph_from_text(std::string_view text,
                                                  std::string_view file,
                                                  std::uint32_t samples) {
   XPIPE_CHECK(samples > 0) << "samples of " << file;
-  return Reader(text, file).read(samples);
+  return GraphReader(text, file).read(samples);
 }
 
 }  // namespace xpipe::ir

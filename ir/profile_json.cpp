@@ -15,8 +15,8 @@ namespace xpipe::ir {
 
 namespace {
 
-constexpr std::string_view kFormat = "xpipe.profile";
-constexpr std::int64_t kVersion = 1;
+constexpr std::string_view kProfileFormat = "xpipe.profile";
+constexpr std::int64_t kProfileVersion = 1;
 
 bool is_time(const JsonValue& value) {
   if (const auto* whole = std::get_if<std::int64_t>(&value.value)) {
@@ -26,13 +26,13 @@ bool is_time(const JsonValue& value) {
   return number != nullptr && number->text[0] != '-' && scaled_decimal(number->text, 3);
 }
 
-class Reader {
+class ProfileReader {
  public:
-  explicit Reader(std::string_view file) : file_(file), faults_(file) {}
+  explicit ProfileReader(std::string_view file) : file_(file), faults_(file) {}
 
   Result<Profile> read(const JsonValue& document) {
     JsonObject root(document, "", faults_);
-    root.expect_format(kFormat, kVersion);
+    root.expect_format(kProfileFormat, kProfileVersion);
     profile_.name = root.string("name", Need::Optional).value_or("");
     profile_.provenance = root.string("provenance", Need::Optional).value_or("not stated");
     profile_.samples = static_cast<std::uint32_t>(
@@ -327,12 +327,12 @@ Result<Profile> profile_from_json(std::string_view text, std::string_view file) 
   if (!document.ok()) {
     return document.error();
   }
-  return Reader(file).read(document.value());
+  return ProfileReader(file).read(document.value());
 }
 
 std::string profile_to_json(const Profile& profile, const std::vector<LayerSamples>& samples) {
-  std::string out = "{\n  \"format\": " + json_quoted(kFormat) +
-                    ",\n  \"version\": " + std::to_string(kVersion) +
+  std::string out = "{\n  \"format\": " + json_quoted(kProfileFormat) +
+                    ",\n  \"version\": " + std::to_string(kProfileVersion) +
                     ",\n  \"name\": " + json_quoted(profile.name) +
                     ",\n  \"provenance\": " + json_quoted(profile.provenance) +
                     ",\n  \"samples\": " + std::to_string(profile.samples);

@@ -12,7 +12,7 @@ namespace xpipe::ir {
 
 namespace {
 
-constexpr std::string_view kFormat = "xpipe.schedule";
+constexpr std::string_view kScheduleFormat = "xpipe.schedule";
 constexpr std::size_t kIdsPerLine = 16;
 
 std::string_view lane_kind_name(LaneKind kind) {
@@ -39,13 +39,13 @@ void append_list(std::string& out, std::size_t count, std::size_t per_line, Appe
   out += ']';
 }
 
-class Reader {
+class ScheduleJsonReader {
  public:
-  explicit Reader(std::string_view file) : faults_(file) {}
+  explicit ScheduleJsonReader(std::string_view file) : faults_(file) {}
 
   Result<Schedule> read(const JsonValue& document) {
     JsonObject root(document, "", faults_);
-    root.expect_format(kFormat, kScheduleFormatVersion);
+    root.expect_format(kScheduleFormat, kScheduleFormatVersion);
     schedule_.policy = root.string("policy", Need::Required).value_or("");
     if (const JsonValue::Object* options = root.object("options", Need::Required)) {
       read_options(*options);
@@ -228,7 +228,7 @@ class Reader {
 }  // namespace
 
 std::string schedule_to_json(const Schedule& schedule) {
-  std::string out = "{\"format\": " + json_quoted(kFormat) +
+  std::string out = "{\"format\": " + json_quoted(kScheduleFormat) +
                     ", \"version\": " + std::to_string(kScheduleFormatVersion) +
                     ",\n \"policy\": " + json_quoted(schedule.policy) + ", \"options\": {";
   for (std::size_t i = 0; i < schedule.options.size(); ++i) {
@@ -281,7 +281,7 @@ Result<Schedule> schedule_from_json(std::string_view text, std::string_view file
   if (!document.ok()) {
     return document.error();
   }
-  return Reader(file).read(document.value());
+  return ScheduleJsonReader(file).read(document.value());
 }
 
 }  // namespace xpipe::ir

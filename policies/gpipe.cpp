@@ -1,41 +1,34 @@
 #include "policies/gpipe.h"
 
-#include <utility>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
-#include "scheduler/orders.h"
-#include "scheduler/plan_builder.h"
+#include "scheduler/flushing_plan.h"
 
 namespace xpipe::policies {
 namespace {
 
-ir::Result<ir::ComputePlan> plan_gpipe(const scheduler::PlanRequest& request) {
-  const std::uint32_t size = request.micro_batches;
-  scheduler::PlanBuilder plan(request);
-  for (std::uint32_t k = 0; k < request.stages; ++k) {
-    for (std::uint32_t i = 0; i < request.mini_batches; ++i) {
-      for (std::uint32_t p = 0; p < size; ++p) {
-        plan.forward(k, i * size + p, plan.newest(k));
-      }
-      for (std::uint32_t p = 0; p < size; ++p) {
-        plan.backward(k, i * size + p, plan.newest(k));
-      }
-      plan.step(k, i);
+std::vector<scheduler::PassOf> forwards_first(std::uint32_t /*stages*/,
+                                              std::uint32_t /*stage*/,
+                                              std::uint32_t micro_batches) {
+  std::vector<scheduler::PassOf> order;
+  order.reserve(2 * static_cast<std::size_t>(micro_batches));
+  for (const ir::Pass pass : {ir::Pass::Forward, ir::Pass::Backward}) {
+    for (std::uint32_t j = 0; j < micro_batches; ++j) {
+      order.push_back({pass, j});
     }
   }
-  return std::move(plan).take();
+  return order;
+}
+
+ir::Result<ir::ComputePlan> plan_gpipe(const scheduler::PlanRequest& request) {
+  return scheduler::flushing_plan(request, &forwards_first);
 }
 
 scheduler::Promises promise_gpipe(const scheduler::PlanRequest& request) {
-  scheduler::Promises promises;
-  promises.bubble_numerator = request.stages - 1;
-  promises.bubble_denominator = std::uint64_t{request.micro_batches} + request.stages - 1;
-  for (std::uint32_t k = 0; k < request.stages; ++k) {
-    promises.stages.push_back(
-        {.in_flight = scheduler::in_flight_on_replica(request, k, request.micro_batches),
-         .versions_held = 1});
-  }
-  promises.equals_sequential = scheduler::reads_as_sequential(promises.stages);
-  return promises;
+  return scheduler::flushing_promises(
+      request, std::vector<std::uint32_t>(request.stages, request.micro_batches));
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ ir::Result<ir::ComputePlan> plan_pipedream(const PlanRequest& request) {
 /// Versions stored at the peak when mini-batch i reads version max(0, i - delay). Version 0 serves
 /// the first delay + 1 mini-batches and every later version one, so that a segment of N keeps
 /// N - delay versions past the start, at most `delay` of them beside the master.
-std::uint32_t versions_held(std::uint32_t delay, std::uint32_t mini_batches) {
+std::uint32_t pipedream_versions(std::uint32_t delay, std::uint32_t mini_batches) {
   if (delay == 0) {
     return 1;
   }
@@ -86,7 +86,7 @@ scheduler::Promises promise_pipedream(const PlanRequest& request) {
         request, k,
         scheduler::one_f_one_b_warm_up(request.depth(), request.place(k), request.mini_batches));
     promise.versions_held =
-        replicas == 1 ? versions_held(delay, steps) : 1 + std::min(delay, steps - 1);
+        replicas == 1 ? pipedream_versions(delay, steps) : 1 + std::min(delay, steps - 1);
     promise.forward_staleness = delay;
     promise.backward_staleness = delay;
     promises.stages.push_back(promise);

@@ -13,7 +13,7 @@ namespace {
 using scheduler::PlanRequest;
 
 /// In steady state.
-struct Distances {
+struct StageDistances {
   ir::Distance forward = 0;
   ir::Distance backward = 0;
 };
@@ -22,7 +22,7 @@ bool predicts_again(const PlanRequest& request) {
   return request.options.at("variant") == "1";
 }
 
-Distances distances_of(const PlanRequest& request, std::uint32_t stage) {
+StageDistances distances_of(const PlanRequest& request, std::uint32_t stage) {
   const std::uint32_t later = predicts_again(request) ? stage / 2 : 0;
   return {static_cast<ir::Distance>(later + request.stages - stage - 1),
           static_cast<ir::Distance>(later)};
@@ -38,7 +38,7 @@ ir::Result<ir::ComputePlan> plan_spectrain(const PlanRequest& request) {
   scheduler::PlanBuilder plan(request);
   std::vector<ir::WantedWeights> forward_weights(request.mini_batches);
   for (std::uint32_t k = 0; k < request.stages; ++k) {
-    const Distances steady = distances_of(request, k);
+    const StageDistances steady = distances_of(request, k);
     for (const auto& [pass, i] : scheduler::one_f_one_b(request.stages, k, request.mini_batches)) {
       const ir::Version newest = plan.newest_version(k);
       if (pass == ir::Pass::Forward) {
@@ -59,7 +59,7 @@ ir::Result<ir::ComputePlan> plan_spectrain(const PlanRequest& request) {
 
 /// Variant 1 makes a copy for one pass and drops it. Variant 2 keeps it from forward to backward:
 /// one for each mini-batch in flight but the segment's first, which reads the master.
-std::uint32_t versions_held(const PlanRequest& request,
+std::uint32_t spectrain_versions(const PlanRequest& request,
                             std::uint32_t in_flight,
                             const scheduler::StagePromise& promise) {
   if (promise.predict_forward == 0 && promise.predict_backward == 0) {
@@ -76,7 +76,7 @@ scheduler::Promises promise_spectrain(const PlanRequest& request) {
   promises.bubble_numerator = request.stages - 1;
   promises.bubble_denominator = std::uint64_t{request.mini_batches} + request.stages - 1;
   for (std::uint32_t k = 0; k < request.stages; ++k) {
-    const Distances steady = distances_of(request, k);
+    const StageDistances steady = distances_of(request, k);
     scheduler::StagePromise promise;
     promise.in_flight = scheduler::one_f_one_b_warm_up(request.stages, k, request.mini_batches);
     promise.forward_staleness = scheduler::one_f_one_b_staleness(request, k);
@@ -84,7 +84,7 @@ scheduler::Promises promise_spectrain(const PlanRequest& request) {
     promise.predict_forward =
         scheduler::distance_from_start(steady.forward, steady.backward, request.mini_batches - 1);
     promise.predict_backward = steady.backward;
-    promise.versions_held = versions_held(request, promise.in_flight, promise);
+    promise.versions_held = spectrain_versions(request, promise.in_flight, promise);
     promises.stages.push_back(promise);
   }
   promises.equals_sequential = scheduler::reads_as_sequential(promises.stages);

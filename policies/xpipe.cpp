@@ -86,7 +86,7 @@ ir::Result<ir::ComputePlan> plan_xpipe(const PlanRequest& request) {
 /// A stage holds the master, and while they have readers the bellwether's forward copy and its
 /// backward copy: the two at once as soon as a forward stands between two backwards of one
 /// mini-batch. With T = 1 each copy is gone before the next is made.
-std::uint32_t versions_held(const PlanRequest& request,
+std::uint32_t xpipe_versions(const PlanRequest& request,
                             std::uint32_t admitted,
                             const scheduler::StagePromise& promise) {
   const bool at_once =
@@ -116,7 +116,7 @@ scheduler::Promises promise_xpipe(const PlanRequest& request) {
     if (choice.predict_backward) {
       promise.predict_backward = steady.backward;
     }
-    promise.versions_held = versions_held(request, admitted, promise);
+    promise.versions_held = xpipe_versions(request, admitted, promise);
     promises.stages.push_back(promise);
   }
   promises.equals_sequential = scheduler::reads_as_sequential(promises.stages);

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <compare>
 #include <limits>
 #include <string>
 #include <utility>
+
+#include "scheduler/imbalance.h"
 
 namespace xpipe::scheduler {
 
@@ -15,8 +16,6 @@ using ir::Bytes;
 using ir::Nanos;
 using std::size_t;
 
-__extension__ using Wide = unsigned __int128;
-
 constexpr std::int64_t kUnreachable = std::numeric_limits<std::int64_t>::max();
 /// Longest sum of all stages; keeps every sum and the square of every time in range.
 constexpr double kLongest = 4e18;
@@ -24,14 +23,6 @@ constexpr double kLongest = 4e18;
 std::int64_t scaled(std::int64_t value, double factor) {
   return factor == 1.0 ? value : std::llround(static_cast<double>(value) * factor);
 }
-
-/// What the rules 1 and 2 of scheduler/partition.h minimize.
-struct Imbalance {
-  Wide times = 0;
-  Wide counts = 0;
-
-  auto operator<=>(const Imbalance&) const = default;
-};
 
 /// Three passes over (stage, cut), each from the last stage to the first: the least excess of
 /// memory, with that the least bottleneck, with both the least imbalance.

@@ -1,10 +1,10 @@
 #include "scheduler/compile.h"
 
-#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <utility>
 
+#include "ir/decimal.h"
 #include "ir/validate.h"
 #include "scheduler/accumulation_pass.h"
 #include "scheduler/communication_pass.h"
@@ -99,13 +99,6 @@ ir::Status check_exchanges(const Policy& policy,
   return {};
 }
 
-/// As --clip-norm takes it; the shortest that reads back as the same number.
-std::string number_text(double number) {
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), number).ptr;
-  return {buffer, end};
-}
-
 /// The policy's plan for a complete request, with as many replicas as were asked for.
 ir::Result<ir::ComputePlan> make_plan(const Policy& policy, const PlanRequest& request) {
   ir::Result<ir::ComputePlan> plan = policy.plan(request);
@@ -160,7 +153,7 @@ ir::Result<ir::Schedule> compile(const Policy& policy,
   }
   add_exchanges(graph, passes.clip_norm.has_value(), plan.value());
   if (passes.clip_norm) {
-    complete.options.emplace(kClipNormOption, number_text(*passes.clip_norm));
+    complete.options.emplace(kClipNormOption, ir::number_text(*passes.clip_norm));
   }
   if (passes.layout) {
     plan = place(std::move(plan).value(), *passes.layout, graph);

@@ -23,7 +23,7 @@ using ir::TaskId;
 /// Kind, stages (one, the two that are tied, or none: all) and mini-batch.
 using ExchangeName = std::tuple<ir::TaskKind, std::uint32_t, std::uint32_t, std::uint32_t>;
 
-constexpr std::uint32_t kAll = 0xffffffffU;
+constexpr std::uint32_t kAllStages = 0xffffffffU;
 
 std::optional<ExchangeName> name_of(const ir::Task& task) {
   const std::uint32_t stage = index_of(task.stage);
@@ -36,7 +36,7 @@ std::optional<ExchangeName> name_of(const ir::Task& task) {
                         index_of(tied->mini_batch)};
   }
   if (const auto* clip = std::get_if<ir::ClipNorm>(&task.payload)) {
-    return ExchangeName{task.kind(), kAll, kAll, index_of(clip->mini_batch)};
+    return ExchangeName{task.kind(), kAllStages, kAllStages, index_of(clip->mini_batch)};
   }
   return std::nullopt;
 }

@@ -8,7 +8,7 @@ namespace xpipe::scheduler {
 
 namespace {
 
-constexpr std::array kAll = {OptimizerKind::Sgd, OptimizerKind::SgdMomentum, OptimizerKind::Adam,
+constexpr std::array kAllOptimizers = {OptimizerKind::Sgd, OptimizerKind::SgdMomentum, OptimizerKind::Adam,
                              OptimizerKind::AdamW, OptimizerKind::RmsProp};
 
 /// Whether the last gradient is part of the direction of a prediction.
@@ -45,7 +45,7 @@ std::string_view optimizer_name(OptimizerKind optimizer) {
 }
 
 std::optional<OptimizerKind> optimizer_of_name(std::string_view name) {
-  for (const OptimizerKind optimizer : kAll) {
+  for (const OptimizerKind optimizer : kAllOptimizers) {
     if (optimizer_name(optimizer) == name) {
       return optimizer;
     }

@@ -1,11 +1,11 @@
 #include "scheduler/partition.h"
 
 #include <algorithm>
-#include <compare>
 #include <numeric>
 #include <optional>
 #include <string>
 
+#include "scheduler/imbalance.h"
 #include "scheduler/rounding.h"
 
 namespace xpipe::scheduler {
@@ -14,8 +14,6 @@ namespace {
 
 using ir::Nanos;
 using std::size_t;
-
-__extension__ using Wide = unsigned __int128;
 
 /// prefix[i]: the time of the first i layers. nullopt when it does not fit.
 std::optional<std::vector<Nanos>> prefix_times(const ir::Profile& profile) {
@@ -63,14 +61,6 @@ Nanos smallest_bottleneck(const std::vector<Nanos>& prefix, std::uint32_t stages
   }
   return high;
 }
-
-/// What rules 1 and 2 of the header minimize. The square of the whole fits: times add up to < 2^63.
-struct Imbalance {
-  Wide times = 0;
-  Wide counts = 0;
-
-  auto operator<=>(const Imbalance&) const = default;
-};
 
 /// Cuts the layers from the back, one stage more in each round, no stage above `limit`.
 ///

@@ -13,7 +13,7 @@ namespace {
 
 using std::size_t;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoPlan = std::numeric_limits<double>::infinity();
 constexpr std::uint32_t kNoSplit = std::numeric_limits<std::uint32_t>::max();
 
 double seconds(ir::Nanos time) {
@@ -29,7 +29,7 @@ struct Stretch {
 
 /// The best pipeline of states first..last on so many units of a level.
 struct Cell {
-  double time = kNever;
+  double time = kNoPlan;
   std::uint32_t split = kNoSplit;  ///< the last state before the last stage
   std::uint32_t units_before = 0;  ///< on how many units what comes before it runs
   std::uint32_t units = 0;         ///< of the last stage
@@ -249,7 +249,7 @@ ir::Result<PipedreamPlan> pipedream_plan(const std::vector<Antichain>& states,
   const auto last = static_cast<std::uint32_t>(states.size() - 1);
   PipedreamPlan plan;
   plan.pipeline_s = levels.back()->best(0, last).time;
-  if (plan.pipeline_s == kNever) {
+  if (plan.pipeline_s == kNoPlan) {
     return ir::make_error(ir::ErrorKind::Illegal, "plan-memory", "memory",
                           "no cut and no replication keeps the activations and parameters that a "
                           "machine holds within " +

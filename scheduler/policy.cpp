@@ -5,6 +5,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "ir/decimal.h"
+
 namespace xpipe::scheduler {
 
 namespace {
@@ -36,15 +38,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-std::string number_text(double number) {
-  char buffer[32];
-  const auto end = std::to_chars(buffer, buffer + sizeof(buffer), number).ptr;
-  return {buffer, end};
-}
-
 std::string legal_values(const OptionSpec& spec) {
   if (spec.range) {
-    return "a number from " + number_text(spec.range->low) + " to " + number_text(spec.range->high);
+    return "a number from " + ir::number_text(spec.range->low) + " to " + ir::number_text(spec.range->high);
   }
   return "one of: " + joined(spec.values);
 }

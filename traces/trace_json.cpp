@@ -3,15 +3,9 @@
 #include <algorithm>
 #include <charconv>
 
+#include "ir/decimal.h"
+
 namespace xpipe::traces {
-
-namespace {
-
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
-}  // namespace
 
 std::optional<std::int64_t> whole_number(const ir::JsonValue& value) {
   const auto* number = value.as<std::int64_t>();
@@ -34,7 +28,7 @@ std::optional<ir::Nanos> nanos_from_us(const ir::JsonValue& value) {
   const std::size_t point = digits->find('.');
   const std::string_view fraction =
       point == std::string::npos ? std::string_view() : std::string_view(*digits).substr(point + 1);
-  if (!std::all_of(fraction.begin(), fraction.end(), is_digit)) {
+  if (!std::all_of(fraction.begin(), fraction.end(), ir::is_digit)) {
     return std::nullopt;  // an exponent
   }
   if (fraction.size() > 3 && fraction.find_first_not_of('0', 3) != std::string_view::npos) {

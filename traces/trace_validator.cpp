@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "ir/decimal.h"
 #include "ir/strict_json.h"
 #include "traces/trace_json.h"
 #include "traces/track_check.h"
@@ -22,10 +23,6 @@ constexpr std::int64_t kMaxId = 0xffffffffLL;
 constexpr std::int64_t kMaxFractionDigits = 15;
 constexpr std::string_view kPhases = "BEXbenCMIiRstfTPNODSFpvVc()";
 
-bool is_digit(char c) {
-  return c >= '0' && c <= '9';
-}
-
 bool is_space(char c) {
   return c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v';
 }
@@ -40,7 +37,7 @@ std::optional<std::string_view> rank_found_by_hta(std::string_view text) {
         std::find_if_not(rest.begin(), rest.end(), is_space) - rest.begin());
     rest.remove_prefix(blank);
     const auto digits = static_cast<std::size_t>(
-        std::find_if_not(rest.begin(), rest.end(), is_digit) - rest.begin());
+        std::find_if_not(rest.begin(), rest.end(), ir::is_digit) - rest.begin());
     if (blank > 0 && digits > 0) {
       return rest.substr(0, digits);
     }

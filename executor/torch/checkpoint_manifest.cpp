@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "executor/torch/checkpoint_files.h"
+#include "ir/decimal.h"
 #include "ir/strict_json.h"
 
 namespace xpipe::executor::nn {
@@ -28,14 +29,6 @@ std::string hexadecimal(std::uint64_t number) {
   for (std::size_t i = 0; i < 16; ++i) {
     text[15 - i] = "0123456789abcdef"[(number >> (4 * i)) & 15U];
   }
-  return text;
-}
-
-/// Exact, and with infinities and "nan", which JSON's numbers lack.
-std::string exact(double number) {
-  std::string text(64, '\0');
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), number);
-  text.resize(static_cast<std::size_t>(end.ptr - text.data()));
   return text;
 }
 
@@ -169,8 +162,8 @@ std::string manifest_to_json(const CheckpointManifest& manifest) {
        {{"epoch", manifest.position.epoch}, {"mini_batch", manifest.position.mini_batch}}},
       {"epoch_so_far",
        {{"samples", manifest.epoch.samples},
-        {"loss_sum", exact(manifest.epoch.loss)},
-        {"accuracy_sum", exact(manifest.epoch.accuracy)},
+        {"loss_sum", ir::number_text(manifest.epoch.loss)},
+        {"accuracy_sum", ir::number_text(manifest.epoch.accuracy)},
         {"train_ns", manifest.epoch.train_time}}}};
   json["settings"] = nlohmann::ordered_json::object();
   for (const auto& [name, value] : manifest.fixed) {

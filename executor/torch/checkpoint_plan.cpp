@@ -1,12 +1,12 @@
 #include "executor/torch/checkpoint_plan.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <filesystem>
 #include <set>
 #include <utility>
 
+#include "ir/decimal.h"
 #include "ir/files.h"
 
 namespace xpipe::executor::nn {
@@ -15,13 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ir::ErrorKind;
-
-/// The shortest text that reads back as the same number.
-std::string shortest(double number) {
-  std::array<char, 64> text{};
-  const auto end = std::to_chars(text.data(), text.data() + text.size(), number);
-  return {text.data(), end.ptr};
-}
 
 std::string listed(const std::vector<std::uint32_t>& numbers) {
   std::string text;
@@ -128,13 +121,13 @@ Settings fixed_settings(const TrainConfig& config, const TrainFacts& facts) {
       {"loss_reduction", config.recipe.loss_reduction == LossReduction::Mean ? "mean" : "sum"},
       {"seed", std::to_string(config.seed)},
       {"optimizer", std::string(optimizer_name(optimizer.kind))},
-      {"lr", shortest(optimizer.learning_rate)},
-      {"momentum", shortest(optimizer.momentum)},
-      {"weight_decay", shortest(optimizer.weight_decay)},
-      {"beta1", shortest(optimizer.beta1)},
-      {"beta2", shortest(optimizer.beta2)},
-      {"alpha", shortest(optimizer.alpha)},
-      {"eps", shortest(optimizer.eps)},
+      {"lr", ir::number_text(optimizer.learning_rate)},
+      {"momentum", ir::number_text(optimizer.momentum)},
+      {"weight_decay", ir::number_text(optimizer.weight_decay)},
+      {"beta1", ir::number_text(optimizer.beta1)},
+      {"beta2", ir::number_text(optimizer.beta2)},
+      {"alpha", ir::number_text(optimizer.alpha)},
+      {"eps", ir::number_text(optimizer.eps)},
   };
   const DataOptions& data = config.data_options;
   settings["augment_crop"] = data.augmentations.crop ? "yes" : "no";
@@ -149,7 +142,7 @@ Settings fixed_settings(const TrainConfig& config, const TrainFacts& facts) {
   settings["warm_up"] = std::to_string(schedule.warm_up);
   if (schedule.shape == LearningRateShape::Step) {
     settings["lr_step_every"] = std::to_string(schedule.step_every);
-    settings["lr_gamma"] = shortest(schedule.gamma);
+    settings["lr_gamma"] = ir::number_text(schedule.gamma);
   }
   if (schedule.shape == LearningRateShape::Cosine) {
     settings["lr_total_steps"] = std::to_string(schedule.total);

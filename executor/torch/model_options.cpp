@@ -6,20 +6,13 @@
 #include <optional>
 
 #include "executor/torch/model_names.h"
+#include "ir/decimal.h"
 
 namespace xpipe::executor::nn {
 
 namespace {
 
 using ir::ErrorKind;
-
-/// "8", "0.5", "65536".
-std::string number_text(double value) {
-  std::string text(32, '\0');
-  const auto [end, fault] = std::to_chars(text.data(), text.data() + text.size(), value);
-  text.resize(fault == std::errc() ? static_cast<std::size_t>(end - text.data()) : 0);
-  return text;
-}
 
 std::optional<double> parse(const std::string& text, const ModelOption& option) {
   if (option.kind == OptionKind::Flag) {
@@ -46,7 +39,7 @@ std::string wanted(const ModelOption& option) {
     return "true or false";
   }
   return std::string(option.kind == OptionKind::Whole ? "a whole number" : "a number") + " from " +
-         number_text(option.least) + " to " + number_text(option.most);
+         ir::number_text(option.least) + " to " + ir::number_text(option.most);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "ir/decimal.h"
 
+#include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -65,6 +68,19 @@ TEST_CASE("decimal: microseconds written are the nanoseconds read") {
     RC_ASSERT(back.has_value());
     RC_ASSERT(back->value == time);
     RC_ASSERT(back->exact);
+  }));
+}
+
+TEST_CASE("decimal: a number's text is short and reads back as the same number") {
+  CHECK_EQ(number_text(8.0), "8");
+  CHECK_EQ(number_text(0.1), "0.1");
+  CHECK_EQ(number_text(-2.5), "-2.5");
+  CHECK_EQ(number_text(1e30), "1e+30");
+  CHECK_EQ(number_text(std::numeric_limits<double>::infinity()), "inf");
+  CHECK_EQ(number_text(std::numeric_limits<double>::quiet_NaN()), "nan");
+  CHECK(rc::check([](double number) {
+    RC_PRE(std::isfinite(number));
+    RC_ASSERT(std::strtod(number_text(number).c_str(), nullptr) == number);
   }));
 }
 
