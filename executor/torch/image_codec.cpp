@@ -13,6 +13,7 @@
 #include <jpeglib.h>
 #include <png.h>
 
+#include "executor/torch/data_faults.h"
 #include "ir/files.h"
 
 namespace xpipe::executor::nn {
@@ -22,10 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMostPixels = std::uint64_t{1} << 26U;
-
-ir::Error broken(const fs::path& file, std::string code, std::string what) {
-  return ir::make_error(ir::ErrorKind::BadInput, std::move(code), file.string(), std::move(what));
-}
 
 std::string too_large(std::uint64_t width, std::uint64_t height) {
   return std::to_string(width) + "x" + std::to_string(height) +

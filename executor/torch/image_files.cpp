@@ -9,6 +9,8 @@
 
 #include <zlib.h>
 
+#include "executor/torch/data_faults.h"
+
 namespace xpipe::executor::nn {
 
 namespace {
@@ -16,17 +18,11 @@ namespace {
 namespace fs = std::filesystem;
 using ir::ErrorKind;
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 31U;
-
 struct GzClose {
   void operator()(gzFile_s* file) const { gzclose(file); }
 };
 
 using GzFile = std::unique_ptr<gzFile_s, GzClose>;
-
-ir::Error broken(const fs::path& file, std::string code, std::string what) {
-  return ir::make_error(ErrorKind::BadInput, std::move(code), file.string(), std::move(what));
-}
 
 /// zlib reads plain files as they are and unpacks gzipped ones.
 ir::Result<GzFile> open_file(const fs::path& file) {
@@ -223,10 +219,10 @@ ir::Result<IdxArray> read_idx(const fs::path& file, std::uint32_t dimensions) {
   for (std::uint32_t d = 0; d < dimensions; ++d) {
     const std::uint32_t size = big_endian(header.data() + 4 + std::size_t{4} * d);
     array.sizes.push_back(size);
-    bytes = bytes > kMostBytes ? bytes : bytes * size;  // at most 2^31 * 2^32: no overflow
+    bytes = bytes > kMostDataBytes ? bytes : bytes * size;  // at most 2^31 * 2^32: no overflow
     shape += (d > 0 ? " x " : "") + std::to_string(size);
   }
-  if (bytes == 0 || bytes > kMostBytes) {
+  if (bytes == 0 || bytes > kMostDataBytes) {
     return broken(file, "bad-size",
                   "its header says " + shape + "; want no zero and at most 2^31 bytes in all");
   }
@@ -267,7 +263,7 @@ ir::Status read_cifar10_file(const fs::path& file, ImageSet& set) {
   }
   std::error_code ignored;
   const std::uintmax_t size = fs::file_size(file, ignored);
-  if (size == 0 || size % kRecord != 0 || size > kMostBytes) {
+  if (size == 0 || size % kRecord != 0 || size > kMostDataBytes) {
     return broken(file, "bad-size",
                   std::to_string(size) + " bytes; want a multiple of the " +
                       std::to_string(kRecord) + " bytes of a record, and at most 2^31");

@@ -116,9 +116,8 @@ class Checker {
   torch::Tensor upward_;
 };
 
-ir::Error unsuited(const Layer& layer, const std::string& what) {
-  return ir::make_error(ir::ErrorKind::Usage, "layer-unsuited", layer.name,
-                        what + "; write this layer of PyTorch's own operations");
+ir::Error of_own_operations(const Layer& layer, const std::string& what) {
+  return unsuited(layer.name, what + "; write this layer of PyTorch's own operations");
 }
 
 bool are_alike(const Gradients& a, const Gradients& b) {
@@ -132,6 +131,10 @@ bool are_alike(const Gradients& a, const Gradients& b) {
 }
 
 }  // namespace
+
+ir::Error unsuited(const std::string& layer, std::string what) {
+  return ir::make_error(ir::ErrorKind::Usage, "layer-unsuited", layer, std::move(what));
+}
 
 torch::Tensor trial_input(const SampleShape& input, std::int64_t classes) {
   return input.is_text() ? torch::randint(classes, {kTrialSamples, input.sequence}, torch::kInt64)
@@ -150,23 +153,25 @@ ir::Status check_layer(const Layer& layer, const torch::Tensor& input, bool is_f
   try {
     Checker checker(layer, input, is_first);
     if (checker.has_work() && !are_alike(checker.in_place(), checker.in_place())) {
-      return unsuited(layer,
-                      "it gives other gradients each time: random numbers that no seed of a pass "
-                      "fixes (in C++, take KeyedDropout for torch::nn::Dropout)");
+      return of_own_operations(
+          layer,
+          "it gives other gradients each time: random numbers that no seed of a pass "
+          "fixes (in C++, take KeyedDropout for torch::nn::Dropout)");
     }
     for (int call = 0; call < kCalls && checker.has_work(); ++call) {
       const Gradients expected = checker.in_place();
       if (!are_alike(checker.by_hooks(), expected)) {
-        return unsuited(layer,
-                        "its backward does not compute with the weights it is given, but with "
-                        "those of its forward, or a mixture of both");
+        return of_own_operations(
+            layer,
+            "its backward does not compute with the weights it is given, but with "
+            "those of its forward, or a mixture of both");
       }
     }
   } catch (const c10::Error& error) {
-    return unsuited(
+    return of_own_operations(
         layer, std::string("its forward or backward fails: ") + error.what_without_backtrace());
   } catch (const std::exception& error) {
-    return unsuited(layer, std::string("its forward or backward fails: ") + error.what());
+    return of_own_operations(layer, std::string("its forward or backward fails: ") + error.what());
   }
   return {};
 }

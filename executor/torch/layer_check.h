@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include <torch/torch.h>
 
@@ -18,6 +19,9 @@ namespace xpipe::executor::nn {
 /// calls). Leaves the layer's numbers changed: give it a copy. `is_first`: nobody asks for the
 /// gradient of its input. Errors: Usage "layer-unsuited", naming the layer and what went wrong.
 [[nodiscard]] ir::Status check_layer(const Layer& layer, const torch::Tensor& input, bool is_first);
+
+/// Usage "layer-unsuited" at `layer`: that it cannot be trained as it is.
+[[nodiscard]] ir::Error unsuited(const std::string& layer, std::string what);
 
 /// Two random samples of what the data hold.
 [[nodiscard]] torch::Tensor trial_input(const SampleShape& input, std::int64_t classes);

@@ -15,10 +15,6 @@ namespace xpipe::executor::nn {
 
 namespace {
 
-ir::Error unsuited(const std::string& layer, std::string what) {
-  return ir::make_error(ir::ErrorKind::Usage, "layer-unsuited", layer, std::move(what));
-}
-
 /// What a net held when it was handed over.
 class InitialState {
  public:

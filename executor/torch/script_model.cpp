@@ -216,10 +216,6 @@ ir::Result<Archive> read_archive(const fs::path& file) {
   return archive;
 }
 
-ir::Error unsuited(const std::string& layer, std::string what) {
-  return ir::make_error(ErrorKind::Usage, "layer-unsuited", layer, std::move(what));
-}
-
 /// Weights must own their memory (weight_hooks.h): a view gets some of its own; what two layers
 /// share is refused.
 ir::Status own_memory(const Layer& layer, std::unordered_map<const void*, std::string>& owners) {

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include "executor/torch/data_faults.h"
 #include "ir/files.h"
 #include "ir/utf8.h"
 
@@ -16,12 +17,6 @@ namespace xpipe::executor::nn {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 31U;
-
-ir::Error broken(const fs::path& file, std::string code, std::string what) {
-  return ir::make_error(ir::ErrorKind::BadInput, std::move(code), file.string(), std::move(what));
-}
 
 /// Requires: UTF-8.
 std::vector<std::uint32_t> code_points(std::string_view text) {
@@ -58,7 +53,7 @@ TextCorpus of_bytes(std::string_view text) {
 ir::Result<TextCorpus> read_text_corpus(const fs::path& file, TextTokens kind) {
   std::error_code ignored;
   const std::uintmax_t size = fs::file_size(file, ignored);
-  if (!ignored && size > kMostBytes) {
+  if (!ignored && size > kMostDataBytes) {
     return broken(file, "bad-size", std::to_string(size) + " bytes; want at most 2^31");
   }
   const ir::Result<std::string> text = ir::read_file(file.string());
