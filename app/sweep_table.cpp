@@ -11,13 +11,11 @@ namespace xpipe::app {
 
 namespace {
 
-using Json = nlohmann::json;
-
 const std::vector<std::string> kResults = {"ms/mini-batch", "samples/s", "busy",
                                            "bubble",        "comm",      "memory",
                                            "staleness F",   "B",         "weights held"};
 
-std::vector<std::string> results_of(const Json& record) {
+std::vector<std::string> results_of(const nlohmann::json& record) {
   const auto steady = record.find("steady_ns_per_mini_batch");
   const auto rate = record.find("samples_per_s");
   const auto memory = record.at("peak_memory_bytes").get<ir::Bytes>();
@@ -35,13 +33,13 @@ std::vector<std::string> results_of(const Json& record) {
 }  // namespace
 
 void SweepTable::add(const std::string& record) {
-  const Json json = Json::parse(record);
+  const nlohmann::json json = nlohmann::json::parse(record);
   Row row;
   row.set_up = json.at("set_up").get<std::uint64_t>();
   if (const auto error = json.find("error"); error != json.end()) {
     worst_status_ = std::max(worst_status_, error->at("status").get<int>());
     row.results = {"! " + error->at("code").get<std::string>()};
-    for (const Json& fault : error->at("faults")) {
+    for (const nlohmann::json& fault : error->at("faults")) {
       const std::string where = fault.at("where").get<std::string>();
       Fault& known = faults_[fmt::format(
           "{}{}{}{}", where, where.empty() ? "" : ": ", fault.at("message").get<std::string>(),

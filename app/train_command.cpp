@@ -7,12 +7,12 @@
 #include "app/exit_status.h"
 #include "app/gpu_device.h"
 #include "app/interrupt.h"
-#include "app/progress.h"
 #include "app/train_arguments.h"
 #include "app/train_faults.h"
 #include "app/train_gpus.h"
 #include "app/train_output.h"
 #include "app/train_ranks.h"
+#include "app/train_report.h"
 #include "app/train_threads.h"
 #include <fmt/format.h>
 
@@ -126,6 +126,27 @@ ir::Status write_outputs(const TrainArguments& arguments,
   return {};
 }
 
+/// Compiles a segment as the command line asks. What it is given outlives it.
+nn::ScheduleSource source_of(const TrainRequest& request,
+                             const nn::TrainFacts& facts,
+                             const TrainRanks& ranks) {
+  return [&, graph = graph_of(facts, request.config, *request.policy)](
+             std::uint32_t micro_batches, std::uint32_t mini_batches) -> ir::Result<ir::Schedule> {
+    ir::Result<ir::Schedule> compiled = scheduler::compile(*request.policy,
+                                                           {.stages = facts.stages,
+                                                            .micro_batches = micro_batches,
+                                                            .mini_batches = mini_batches,
+                                                            .options = request.options},
+                                                           graph, request.passes);
+    if (compiled.ok() && ranks.uses_nccl()) {
+      if (ir::Status fits = check_channels(compiled.value(), *ranks.peers()); !fits.ok()) {
+        return fits.error();
+      }
+    }
+    return compiled;
+  };
+}
+
 /// Everything of one rank, between meeting the others and leaving them.
 ir::Status train_rank(const TrainArguments& arguments,
                       TrainRequest request,  // a GPU's place in the configuration is found here
@@ -151,19 +172,7 @@ ir::Status train_rank(const TrainArguments& arguments,
   if (ir::Status status = check_profile(request, facts); !status.ok()) {
     return status;
   }
-  const scheduler::StageGraph graph = graph_of(facts, config, *request.policy);
-  const nn::ScheduleSource source = [&](std::uint32_t micro_batches, std::uint32_t mini_batches) {
-    ir::Result<ir::Schedule> compiled = scheduler::compile(*request.policy,
-                                                           {.stages = facts.stages,
-                                                            .micro_batches = micro_batches,
-                                                            .mini_batches = mini_batches,
-                                                            .options = request.options},
-                                                           graph, request.passes);
-    const bool ordered = compiled.ok() && ranks.uses_nccl();
-    const ir::Status fits =
-        ordered ? check_channels(compiled.value(), *ranks.peers()) : ir::Status();
-    return fits.ok() ? std::move(compiled) : ir::Result<ir::Schedule>(fits.error());
-  };
+  const nn::ScheduleSource source = source_of(request, facts, ranks);
   const ir::Result<ir::Schedule> schedule =
       source(config.micro_batches, facts.segment_mini_batches);
   if (!schedule.ok()) {
@@ -187,43 +196,11 @@ ir::Status train_rank(const TrainArguments& arguments,
   const bool pins = request.pin_threads && config.device == nn::TrainDevice::Cpu;
   const executor::CpuPoolOptions threads =
       train_pool_options(devices, devices, config.intra_op_threads, pins);
-  if (ranks.is_root()) {
-    for (const std::string& note : facts.notes) {
-      print_note(note);
-    }
-  }
-  if (ranks.is_root() && facts.has_batch_norm && schedule.value().micro_batches > 1) {
-    print_note(fmt::format(
-        "the model has BatchNorm layers: they normalize by the micro-batch, {} samples of {}, and "
-        "move their running statistics {} times a mini-batch; --micro-batches 1 does not",
-        config.batch_size / schedule.value().micro_batches, config.batch_size,
-        schedule.value().micro_batches));
-  }
-  const bool shows = ranks.is_root() && !arguments.json;
-  if (shows) {
-    if (config.device == nn::TrainDevice::Cpu) {
-      std::cout << describe_pinning(threads, pins) << '\n';
-    }
-    std::cout << head_lines(config, facts, schedule.value()) << std::flush;
-  }
-
-  const std::uint64_t per_epoch = facts.mini_batches;
-  Progress progress("training", per_epoch * config.epochs);
+  TrainReport report(config, facts, schedule.value(), ranks.is_root(), !arguments.json);
+  report.begin(config.device == nn::TrainDevice::Cpu ? describe_pinning(threads, pins) : "");
+  report.follow(callbacks);
   callbacks.peers = ranks.peers();
   callbacks.interrupted = &InterruptGuard::interrupted();
-  callbacks.on_mini_batch = [&](const nn::MiniBatchRecord& record) {
-    progress.update(record.epoch * per_epoch + record.mini_batch + 1,
-                    fmt::format("epoch {} loss {:.4f}", record.epoch, record.loss));
-  };
-  callbacks.on_epoch = [&](const nn::EpochRecord& epoch, const auto&) {
-    progress.clear();
-    if (shows) {
-      std::cout << fmt::format("{:5}  {:.4f}  {:5.2f} %  {:5.2f} %  {:9.1f}\n", epoch.epoch,
-                               epoch.train_loss, 100 * epoch.train_accuracy,
-                               100 * epoch.test_accuracy, epoch.samples_per_s)
-                << std::flush;
-    }
-  };
   ir::Status faults;
   // Nothing of this process sets the environment.
   if (const char* text = std::getenv("XPIPE_TEST_FAULT");  // NOLINT(concurrency-mt-unsafe)
@@ -234,7 +211,7 @@ ir::Status train_rank(const TrainArguments& arguments,
   }
   const ir::Result<nn::TrainResult> result =
       train_on_device(config, trainer.value(), source, threads, gpu.get(), callbacks, ranks);
-  progress.clear();
+  report.end();
   if (!faults.ok() || !result.ok()) {
     return faults.ok() ? result.status() : faults;
   }
