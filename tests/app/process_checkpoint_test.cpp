@@ -19,32 +19,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
-using Words = std::vector<std::string>;
 
 Words small_run(const Words& more, const std::string& policy = "xpipe") {
-  Words words = {"train",
-                 "--policy",
-                 policy,
-                 "--model",
-                 "mlp",
-                 "--set",
-                 "hidden=8",
-                 "--data",
-                 in_tree("examples/data/digits"),
-                 "--batch-size",
-                 "500",
-                 "--stages",
-                 "4",
-                 "--set",
-                 "depth=3",
-                 "--micro-batches",
-                 "2",
-                 "--seed",
-                 "3",
-                 "--timeout-s",
-                 "60"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return joined(train_on_digits({"--policy", policy, "--batch-size", "500", "--stages", "4",
+                                 "--set", "depth=3", "--micro-batches", "2", "--seed", "3"}),
+                more);
 }
 
 /// The document of `world` processes, or of one.

@@ -16,18 +16,11 @@ namespace xpipe::app_test {
 namespace {
 
 using Json = nlohmann::json;
-using Words = std::vector<std::string>;
-
-Words with(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
 
 /// A few mini-batches of images.
 Words images(const Words& more, const char* timeout_s = "60") {
-  return with(
-      {"train", "--model", "mlp", "--set", "hidden=8", "--data", in_tree("examples/data/digits"),
-       "--batch-size", "1000", "--micro-batches", "4", "--seed", "3", "--timeout-s", timeout_s},
+  return joined(
+      train_on_digits({"--batch-size", "1000", "--micro-batches", "4", "--seed", "3"}, timeout_s),
       more);
 }
 
@@ -37,30 +30,30 @@ Words tied_text(const ScratchFolder& folder, const Words& more) {
   for (int i = 0; i < 60; ++i) {
     text += "the " + std::to_string(i) + "th line of a text, of which there are few. ";
   }
-  return with({"train",
-               "--model",
-               "gpt",
-               "--set",
-               "tie=true",
-               "--set",
-               "layers=2",
-               "--set",
-               "width=8",
-               "--set",
-               "heads=2",
-               "--set",
-               "sequence=16",
-               "--data",
-               folder.write("text.txt", text),
-               "--batch-size",
-               "40",
-               "--micro-batches",
-               "4",
-               "--seed",
-               "3",
-               "--timeout-s",
-               "60"},
-              more);
+  return joined({"train",
+                 "--model",
+                 "gpt",
+                 "--set",
+                 "tie=true",
+                 "--set",
+                 "layers=2",
+                 "--set",
+                 "width=8",
+                 "--set",
+                 "heads=2",
+                 "--set",
+                 "sequence=16",
+                 "--data",
+                 folder.write("text.txt", text),
+                 "--batch-size",
+                 "40",
+                 "--micro-batches",
+                 "4",
+                 "--seed",
+                 "3",
+                 "--timeout-s",
+                 "60"},
+                more);
 }
 
 /// `arguments` in one process and in several: the same weights and records.
@@ -68,13 +61,13 @@ void check_same(const ScratchFolder& folder,
                 const Words& arguments,
                 const std::vector<std::uint32_t>& worlds) {
   const std::string metrics = folder.path("alone");
-  const Answer alone = run_xpipe(with(arguments, {"--json", "--metrics", metrics}));
+  const Answer alone = run_xpipe(joined(arguments, {"--json", "--metrics", metrics}));
   REQUIRE_MESSAGE(alone.status == 0, alone.err);
   const Json expected = Json::parse(alone.out);
   for (const std::uint32_t world : worlds) {
     CAPTURE(world);
     RankedRun run(world);
-    run.start_all(with(arguments, {"--json", "--metrics", folder.path("shared")}));
+    run.start_all(joined(arguments, {"--json", "--metrics", folder.path("shared")}));
     const auto answers = run.wait_all();
     for (const auto& [rank, answer] : answers) {
       CAPTURE(rank);

@@ -15,26 +15,10 @@ namespace xpipe::app_test {
 namespace {
 
 namespace fs = std::filesystem;
-using Words = std::vector<std::string>;
 
 Words refusable(const Words& more) {
-  Words words = {"train",
-                 "--policy",
-                 "gpipe",
-                 "--model",
-                 "mlp",
-                 "--set",
-                 "hidden=8",
-                 "--data",
-                 in_tree("examples/data/digits"),
-                 "--batch-size",
-                 "1000",
-                 "--stages",
-                 "2",
-                 "--timeout-s",
-                 "60"};
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
+  return joined(train_on_digits({"--policy", "gpipe", "--batch-size", "1000", "--stages", "2"}),
+                more);
 }
 
 /// Both ranks of a run that cannot be end with `status` and say all of `texts`.

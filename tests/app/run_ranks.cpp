@@ -44,6 +44,17 @@ std::uint16_t port_of(int fd) {
 
 }  // namespace
 
+Words joined(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words train_on_digits(const Words& more, const char* timeout_s) {
+  return joined({"train", "--model", "mlp", "--set", "hidden=8", "--data",
+                 in_tree("examples/data/digits"), "--timeout-s", timeout_s},
+                more);
+}
+
 std::uint16_t free_port() {
   const int fd = bound_socket(0);
   REQUIRE(fd >= 0);

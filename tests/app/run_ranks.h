@@ -13,6 +13,13 @@
 
 namespace xpipe::app_test {
 
+using Words = std::vector<std::string>;
+
+[[nodiscard]] Words joined(Words words, const Words& more);
+
+/// The command that trains a small mlp on the digits of examples/, a few mini-batches an epoch.
+[[nodiscard]] Words train_on_digits(const Words& more, const char* timeout_s = "60");
+
 /// A port of this machine that nobody has.
 [[nodiscard]] std::uint16_t free_port();
 

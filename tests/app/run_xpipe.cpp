@@ -127,35 +127,6 @@ Answer run_xpipe_and_signal_at(const std::vector<std::string>& arguments,
   return answer;
 }
 
-ScratchFolder::ScratchFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "xpipe-test-XXXXXX").string();
-  REQUIRE(mkdtemp(name.data()) != nullptr);
-  folder_ = name;
-}
-
-ScratchFolder::~ScratchFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
-}
-
-std::string ScratchFolder::path(const std::string& name) const {
-  return (folder_ / name).string();
-}
-
-std::string ScratchFolder::write(const std::string& name, const std::string& content) const {
-  std::ofstream(folder_ / name, std::ios::binary) << content;
-  return path(name);
-}
-
-std::vector<std::string> ScratchFolder::list() const {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
-    names.push_back(entry.path().filename().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 std::string read_all(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();

@@ -1,11 +1,12 @@
 // Runs the built binary as a user would, and says what it answered.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "tests/scratch_folder.h"
 
 namespace xpipe::app_test {
 
@@ -33,26 +34,7 @@ struct Answer {
                                              std::size_t lines,
                                              int signal);
 
-/// A folder of its own for one test, removed at the end.
-class ScratchFolder {
- public:
-  ScratchFolder();
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  ~ScratchFolder();
-
-  /// The path of `name` in it.
-  [[nodiscard]] std::string path(const std::string& name) const;
-
-  /// Writes a file and returns its path.
-  std::string write(const std::string& name, const std::string& content) const;
-
-  /// Names of what it holds, sorted.
-  [[nodiscard]] std::vector<std::string> list() const;
-
- private:
-  std::filesystem::path folder_;
-};
+using tests::ScratchFolder;
 
 [[nodiscard]] std::string read_all(const std::string& path);
 

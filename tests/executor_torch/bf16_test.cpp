@@ -197,10 +197,6 @@ std::unique_ptr<ToyRun> run_in_bf16(const ir::Schedule& schedule,
   return toy;
 }
 
-std::uint32_t count(const ToyTraining& training) {
-  return static_cast<std::uint32_t>(training.mini_batches.size());
-}
-
 ToyTraining sgd_training() {
   ToyTraining training;
   training.optimizer = {.kind = nn::OptimizerKind::Sgd, .learning_rate = 0.1};

@@ -10,8 +10,8 @@
 
 #include "executor/torch/checkpoint_plan.h"
 #include "ir/files.h"
-#include "tests/executor_torch/scratch.h"
 #include "tests/executor_torch/torch_doctest.h"
+#include "tests/scratch_folder.h"
 
 namespace xpipe::tests {
 namespace {
@@ -89,7 +89,7 @@ TEST_CASE("manifests: any byte that is changed, added or lost is noticed") {
 TEST_CASE("checkpoint names: sorted by number, whatever their length") {
   CHECK(nn::checkpoint_name(54) == "mini-batch-000000054");
   CHECK(nn::checkpoint_name(12345678901ULL) == "mini-batch-12345678901");
-  const Scratch scratch;
+  const ScratchFolder scratch;
   for (const char* name : {"mini-batch-000000054", "mini-batch-12345678901", "mini-batch-000000007",
                            "mini-batch-7", "mini-batch-00000000x", ".new-mini-batch-000000099"}) {
     fs::create_directory(scratch.path(name));
@@ -101,7 +101,7 @@ TEST_CASE("checkpoint names: sorted by number, whatever their length") {
 }
 
 TEST_CASE("a folder keeps the last checkpoints, and each reads back") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   CheckpointFolder folder = opened(scratch.path("c"), 2);
   for (const std::uint64_t at : {3U, 6U, 9U}) {
     write(folder, at);
@@ -119,7 +119,7 @@ TEST_CASE("a folder keeps the last checkpoints, and each reads back") {
 }
 
 TEST_CASE("a damaged layer or manifest is told, with the checkpoint before it") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   CheckpointFolder folder = opened(scratch.path("c"), 3);
   write(folder, 3);
   write(folder, 6);
@@ -154,7 +154,7 @@ TEST_CASE("a damaged layer or manifest is told, with the checkpoint before it") 
 }
 
 TEST_CASE("what a killed run left half written is swept, and whole checkpoints stay") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   {
     CheckpointFolder folder = opened(scratch.path("c"), 3);
     write(folder, 3);
@@ -167,7 +167,7 @@ TEST_CASE("what a killed run left half written is swept, and whole checkpoints s
 }
 
 TEST_CASE("a checkpoint that is replaced by one of the same place is there all the time") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   CheckpointFolder folder = opened(scratch.path("c"), 3);
   write(folder, 3);
   write(folder, 6);
@@ -182,7 +182,7 @@ TEST_CASE("a checkpoint that is replaced by one of the same place is there all t
 }
 
 TEST_CASE("folders that cannot be made or written are told before the work") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   REQUIRE(ir::write_file(scratch.path("file"), "x").ok());
   for (const std::string& path : {scratch.path("file"), scratch.path("file") + "/c"}) {
     const auto folder = CheckpointFolder::open(path, 3);

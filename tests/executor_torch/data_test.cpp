@@ -10,47 +10,21 @@
 #include <utility>
 #include <vector>
 
-#include <unistd.h>
 #include <zlib.h>
 
 #include "executor/torch/dataset.h"
 #include "executor/torch/image_files.h"
 #include "executor/torch/sample_order.h"
 #include "executor/torch/segments.h"
+#include "tests/executor_torch/faults.h"
 #include "tests/executor_torch/torch_doctest.h"
+#include "tests/scratch_folder.h"
 
 namespace xpipe::tests {
 namespace {
 
 namespace fs = std::filesystem;
 namespace nn = executor::nn;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (fs::temp_directory_path() / "xpipe-data-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  [[nodiscard]] fs::path operator/(const std::string& name) const { return path_ / name; }
-
-  [[nodiscard]] const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-void write(const fs::path& file, const std::string& bytes) {
-  std::ofstream(file, std::ios::binary) << bytes;
-}
 
 void write_gz(const fs::path& file, const std::string& bytes) {
   gzFile stream = gzopen(file.c_str(), "wb");
@@ -81,19 +55,15 @@ const std::string kImages =
     idx({3, 2, 2}, std::string("\x00\x10\x20\x30\x01\x11\x21\x31\x02\x12\x22\xff", 12));
 const std::string kLabels = idx({3}, std::string("\x00\x09\x05", 3));
 
-void write_mnist(const TemporaryFolder& folder) {
-  write(folder / "train-images-idx3-ubyte", kImages);
-  write(folder / "train-labels-idx1-ubyte", kLabels);
-  write_gz(folder / "t10k-images-idx3-ubyte.gz", kImages);
-  write_gz(folder / "t10k-labels.idx1-ubyte.gz", kLabels);
-}
-
-std::string fault_of(const ir::Status& status) {
-  return status.ok() ? "ok" : status.error().to_string();
+void write_mnist(const ScratchFolder& folder) {
+  folder.write("train-images-idx3-ubyte", kImages);
+  folder.write("train-labels-idx1-ubyte", kLabels);
+  write_gz(folder.path("t10k-images-idx3-ubyte.gz"), kImages);
+  write_gz(folder.path("t10k-labels.idx1-ubyte.gz"), kLabels);
 }
 
 TEST_CASE("mnist: a folder of plain and gzipped IDX files is read, whatever the spelling") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_mnist(folder);
   const auto data = nn::read_image_folder(folder.path());
   REQUIRE_MESSAGE(data.ok(), fault_of(data.status()));
@@ -116,9 +86,9 @@ TEST_CASE("mnist: every broken file is refused with what is wrong") {
     std::string expected;
   };
 
-  const TemporaryFolder good;
-  write_gz(good / "gz", kImages);
-  const std::string packed = read(good / "gz");
+  const ScratchFolder good;
+  write_gz(good.path("gz"), kImages);
+  const std::string packed = read(good.path("gz"));
   std::string damaged = packed;
   damaged[damaged.size() - 6] ^= 1;  // in the check sum
   const std::vector<Case> cases{
@@ -149,9 +119,9 @@ TEST_CASE("mnist: every broken file is refused with what is wrong") {
   };
   for (const Case& c : cases) {
     CAPTURE(c.name);
-    const TemporaryFolder folder;
+    const ScratchFolder folder;
     write_mnist(folder);
-    write(folder / c.file, c.bytes);
+    folder.write(c.file, c.bytes);
     const auto data = nn::read_image_folder(folder.path());
     REQUIRE_FALSE(data.ok());
     CHECK(data.error().kind == ir::ErrorKind::BadInput);
@@ -161,8 +131,8 @@ TEST_CASE("mnist: every broken file is refused with what is wrong") {
 }
 
 TEST_CASE("mnist: all missing files are named at once") {
-  const TemporaryFolder folder;
-  write(folder / "train-images-idx3-ubyte", kImages);
+  const ScratchFolder folder;
+  folder.write("train-images-idx3-ubyte", kImages);
   const auto data = nn::read_image_folder(folder.path());
   REQUIRE_FALSE(data.ok());
   CHECK(data.error().diagnostics.size() == 3);
@@ -172,16 +142,16 @@ std::string record(char label, char fill) {
   return label + std::string(3072, fill);
 }
 
-void write_cifar(const TemporaryFolder& folder) {
+void write_cifar(const ScratchFolder& folder) {
   for (int i = 1; i <= 5; ++i) {
-    write(folder / ("data_batch_" + std::to_string(i) + ".bin"),
-          record(static_cast<char>(i), 'a') + record(0, 'b'));
+    folder.write("data_batch_" + std::to_string(i) + ".bin",
+                 record(static_cast<char>(i), 'a') + record(0, 'b'));
   }
-  write(folder / "test_batch.bin", record(7, 'c'));
+  folder.write("test_batch.bin", record(7, 'c'));
 }
 
 TEST_CASE("cifar-10: five training files and one for the test are read in order") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   write_cifar(folder);
   const auto data = nn::read_image_folder(folder.path());
   REQUIRE_MESSAGE(data.ok(), fault_of(data.status()));
@@ -200,10 +170,10 @@ TEST_CASE("cifar-10: every broken file is refused with what is wrong") {
       {record(1, 'a') + record(10, 'a'), "label 10 of sample 1"},
   };
   for (const auto& [bytes, expected] : cases) {
-    const TemporaryFolder folder;
+    const ScratchFolder folder;
     write_cifar(folder);
-    write(folder / "data_batch_3.bin", bytes);
-    fs::remove(folder / "test_batch.bin");
+    folder.write("data_batch_3.bin", bytes);
+    fs::remove(folder.path("test_batch.bin"));
     const auto data = nn::read_image_folder(folder.path());
     REQUIRE_FALSE(data.ok());
     CHECK(data.error().diagnostics.size() == 2);  // the missing one, too
@@ -213,10 +183,10 @@ TEST_CASE("cifar-10: every broken file is refused with what is wrong") {
 }
 
 TEST_CASE("a folder without data, with two kinds of it, or that is not there is refused") {
-  const TemporaryFolder folder;
+  const ScratchFolder folder;
   CHECK(fault_of(nn::read_image_folder(folder.path()).status()).find("unknown-data") !=
         std::string::npos);
-  CHECK(fault_of(nn::read_image_folder(folder / "none").status()).find("no-folder") !=
+  CHECK(fault_of(nn::read_image_folder(folder.path("none")).status()).find("no-folder") !=
         std::string::npos);
   write_mnist(folder);
   write_cifar(folder);

@@ -16,13 +16,8 @@ namespace {
 
 using executor::HandlerTable;
 
-struct PolicyCase {
-  std::string policy;
-  scheduler::Options options;
-};
-
 /// Together their schedules hold every kind of task that the torch handlers do.
-const std::vector<PolicyCase> kPolicies{{"xpipe", {}}, {"pipedream", {}}, {"gpipe", {}}};
+const std::vector<PolicyCase> kOfEveryKind{{"xpipe", {}}, {"pipedream", {}}, {"gpipe", {}}};
 
 ToyTraining toy_training() {
   ToyTraining training;
@@ -50,7 +45,7 @@ HandlerTable failing(
 TEST_CASE("a fault in any kind of task ends the training with that task's name, and no hang") {
   std::set<ir::TaskKind> tried;
   const ToyTraining training = toy_training();
-  for (const PolicyCase& policy : kPolicies) {
+  for (const PolicyCase& policy : kOfEveryKind) {
     const ir::Schedule schedule = compiled(policy.policy, 4, 2, 6, policy.options);
     std::set<ir::TaskKind> kinds;
     for (const ir::Task& task : schedule.tasks) {

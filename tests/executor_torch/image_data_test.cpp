@@ -14,47 +14,21 @@
 
 #include <jpeglib.h>
 #include <png.h>
-#include <unistd.h>
 
 #include "executor/torch/augment.h"
 #include "executor/torch/dataset.h"
 #include "executor/torch/image_codec.h"
 #include "executor/torch/image_tree.h"
+#include "tests/executor_torch/faults.h"
 #include "tests/executor_torch/torch_doctest.h"
 #include "tests/executor_torch/toy.h"
 #include "tests/executor_torch/train_model.h"
+#include "tests/scratch_folder.h"
 
 namespace xpipe::tests {
 namespace {
 
 namespace fs = std::filesystem;
-
-class Folder {
- public:
-  Folder() {
-    std::string pattern = (fs::temp_directory_path() / "xpipe-images-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  /// With the folders that lead there.
-  [[nodiscard]] fs::path operator/(const std::string& name) const {
-    fs::create_directories((path_ / name).parent_path());
-    return path_ / name;
-  }
-
-  [[nodiscard]] std::string path() const { return path_.string(); }
-
- private:
-  fs::path path_;
-};
 
 using Colour = std::array<std::uint8_t, 3>;
 
@@ -68,6 +42,7 @@ std::vector<std::uint8_t> filled(std::size_t pixels, const Colour& colour, std::
 
 /// Of one colour, in full quality; grey with one channel.
 void write_jpeg(const fs::path& file, unsigned side, const Colour& colour, int channels = 3) {
+  fs::create_directories(file.parent_path());
   std::FILE* out = std::fopen(file.c_str(), "wb");
   REQUIRE(out != nullptr);
   jpeg_compress_struct encoder{};
@@ -96,6 +71,7 @@ void write_png(const fs::path& file,
                unsigned width,
                unsigned height,
                const std::vector<std::uint8_t>& rgb) {
+  fs::create_directories(file.parent_path());
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   image.width = width;
@@ -104,75 +80,63 @@ void write_png(const fs::path& file,
   REQUIRE(png_image_write_to_file(&image, file.c_str(), 0, rgb.data(), 0, nullptr) != 0);
 }
 
-void write_text(const fs::path& file, const std::string& text) {
-  std::ofstream(file, std::ios::binary) << text;
-}
-
-std::string fault_of(const ir::Status& status) {
-  return status.ok() ? "ok" : status.error().to_string();
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 /// Two classes of 8 x 8 images that a colour tells apart, as Tiny ImageNet has them.
-void write_tiny(const Folder& folder, int images_a_class) {
+void write_tiny(const ScratchFolder& folder, int images_a_class) {
   std::string annotations;
   for (int i = 0; i < images_a_class; ++i) {
     const auto shade = static_cast<std::uint8_t>(20 * (i % 5));
     const std::string number = std::to_string(i) + ".JPEG";
-    write_jpeg(folder / ("train/n01/images/n01_" + number), 8, {220, shade, 30});
-    write_jpeg(folder / ("train/n02/images/n02_" + number), 8, {20, shade, 230});
-    write_jpeg(folder / ("val/images/val_" + number), 8,
+    write_jpeg(folder.path("train/n01/images/n01_" + number), 8, {220, shade, 30});
+    write_jpeg(folder.path("train/n02/images/n02_" + number), 8, {20, shade, 230});
+    write_jpeg(folder.path("val/images/val_" + number), 8,
                i % 2 == 0 ? Colour{200, shade, 40} : Colour{40, shade, 200});
     annotations += "val_" + number + (i % 2 == 0 ? "\tn01" : "\tn02") + "\t0\t0\t7\t7\n";
   }
-  write_text(folder / "val/val_annotations.txt", annotations);
+  folder.write("val/val_annotations.txt", annotations);
 }
 
 TEST_CASE("images: JPEG and PNG, in colour and grey, are the pixels that were written") {
-  const Folder folder;
-  write_jpeg(folder / "red.JPEG", 16, {200, 30, 60});
-  const auto red = nn::read_image(folder / "red.JPEG");
+  const ScratchFolder folder;
+  write_jpeg(folder.path("red.JPEG"), 16, {200, 30, 60});
+  const auto red = nn::read_image(folder.path("red.JPEG"));
   REQUIRE_MESSAGE(red.ok(), fault_of(red.status()));
   CHECK(red.value().height == 16);
   REQUIRE(red.value().pixels.size() == 3 * 16 * 16);
   for (const auto& [at, value] : {std::pair{0, 200}, {256, 30}, {2 * 256 + 255, 60}}) {
     CHECK(std::abs(red.value().pixels[static_cast<std::size_t>(at)] - value) <= 2);
   }
-  write_jpeg(folder / "grey.jpg", 4, {90, 0, 0}, 1);
-  const auto grey = nn::read_image(folder / "grey.jpg");
+  write_jpeg(folder.path("grey.jpg"), 4, {90, 0, 0}, 1);
+  const auto grey = nn::read_image(folder.path("grey.jpg"));
   REQUIRE_MESSAGE(grey.ok(), fault_of(grey.status()));
   CHECK(std::ranges::all_of(grey.value().pixels, [](int p) { return std::abs(p - 90) <= 1; }));
-  write_png(folder / "two.png", 2, 1, {1, 2, 3, 40, 50, 60});
-  const auto two = nn::read_image(folder / "two.png");
+  write_png(folder.path("two.png"), 2, 1, {1, 2, 3, 40, 50, 60});
+  const auto two = nn::read_image(folder.path("two.png"));
   REQUIRE_MESSAGE(two.ok(), fault_of(two.status()));
   CHECK(two.value().width == 2);
   CHECK(two.value().pixels == std::vector<std::uint8_t>{1, 40, 2, 50, 3, 60});
 }
 
 TEST_CASE("images: what is broken, cut short or something else is refused by its file's name") {
-  const Folder folder;
-  write_jpeg(folder / "whole.jpg", 32, {200, 30, 60});
-  std::ifstream stream(folder / "whole.jpg", std::ios::binary);
+  const ScratchFolder folder;
+  write_jpeg(folder.path("whole.jpg"), 32, {200, 30, 60});
+  std::ifstream stream(folder.path("whole.jpg"), std::ios::binary);
   const std::string bytes{std::istreambuf_iterator<char>(stream), {}};
   for (const std::size_t size : {std::size_t{3}, bytes.size() / 2, bytes.size() - 20}) {
-    write_text(folder / "cut.jpg", bytes.substr(0, size));
-    const auto cut = nn::read_image(folder / "cut.jpg");
+    folder.write("cut.jpg", bytes.substr(0, size));
+    const auto cut = nn::read_image(folder.path("cut.jpg"));
     REQUIRE_FALSE(cut.ok());
     CHECK(has(cut.error().to_string(), "cut.jpg"));
     CHECK(cut.error().kind == ir::ErrorKind::BadInput);
   }
-  write_png(folder / "a.png", 2, 2, std::vector<std::uint8_t>(12, 9));
-  std::ifstream png(folder / "a.png", std::ios::binary);
+  write_png(folder.path("a.png"), 2, 2, std::vector<std::uint8_t>(12, 9));
+  std::ifstream png(folder.path("a.png"), std::ios::binary);
   std::string damaged{std::istreambuf_iterator<char>(png), {}};
   damaged[damaged.size() / 2] = static_cast<char>(damaged[damaged.size() / 2] + 1);
-  write_text(folder / "b.png", damaged);
-  CHECK(has(fault_of(nn::read_image(folder / "b.png").status()), "b.png"));
-  write_text(folder / "c.png", "GIF89a");
-  CHECK(has(fault_of(nn::read_image(folder / "c.png").status()), "neither a JPEG nor a PNG"));
-  CHECK_FALSE(nn::read_image(folder / "none.png").ok());
+  folder.write("b.png", damaged);
+  CHECK(has(fault_of(nn::read_image(folder.path("b.png")).status()), "b.png"));
+  folder.write("c.png", "GIF89a");
+  CHECK(has(fault_of(nn::read_image(folder.path("c.png")).status()), "neither a JPEG nor a PNG"));
+  CHECK_FALSE(nn::read_image(folder.path("none.png")).ok());
 }
 
 TEST_CASE("images: the middle square is scaled, and what is as large stays as it is") {
@@ -191,7 +155,7 @@ TEST_CASE("images: the middle square is scaled, and what is as large stays as it
 }
 
 TEST_CASE("class folders: Tiny ImageNet's layout, and plain ones with and without a test set") {
-  const Folder tiny;
+  const ScratchFolder tiny;
   write_tiny(tiny, 3);
   REQUIRE(nn::is_image_tree(tiny.path()));
   const auto tree = nn::read_image_tree(tiny.path());
@@ -205,11 +169,11 @@ TEST_CASE("class folders: Tiny ImageNet's layout, and plain ones with and withou
   CHECK(tree.value().test[1].label == 1);
   CHECK(tree.value().test[2].label == 0);
 
-  const Folder plain;
+  const ScratchFolder plain;
   for (int i = 0; i < 12; ++i) {
     const std::string name = std::string(1, static_cast<char>('a' + i)) + ".png";
-    write_png(plain / ("cats/" + name), 1, 1, {1, 2, 3});
-    write_png(plain / ("dogs/" + name), 1, 1, {4, 5, 6});
+    write_png(plain.path("cats/" + name), 1, 1, {1, 2, 3});
+    write_png(plain.path("dogs/" + name), 1, 1, {4, 5, 6});
   }
   const auto held_out = nn::read_image_tree(plain.path());
   REQUIRE_MESSAGE(held_out.ok(), fault_of(held_out.status()));
@@ -218,27 +182,27 @@ TEST_CASE("class folders: Tiny ImageNet's layout, and plain ones with and withou
   CHECK(has(held_out.value().test[1].path, "cats/k.png"));
   CHECK(held_out.value().train.size() == 20);
 
-  const Folder split;
-  write_png(split / "train/x/1.png", 1, 1, {1, 2, 3});
-  write_png(split / "test/x/2.png", 1, 1, {1, 2, 3});
+  const ScratchFolder split;
+  write_png(split.path("train/x/1.png"), 1, 1, {1, 2, 3});
+  write_png(split.path("test/x/2.png"), 1, 1, {1, 2, 3});
   const auto with_test = nn::read_image_tree(split.path());
   REQUIRE_MESSAGE(with_test.ok(), fault_of(with_test.status()));
   CHECK(with_test.value().test.size() == 1);
 }
 
 TEST_CASE("class folders: every fault of a tree is told at once, with its place") {
-  const Folder folder;
+  const ScratchFolder folder;
   write_tiny(folder, 2);
-  fs::create_directories(folder / "train/n03/images");
-  write_text(folder / "val/val_annotations.txt",
-             "val_0.JPEG\tn01\t0\nval_1.JPEG n02\nval_1.JPEG\tn09\nval_7.JPEG\tn02\n");
+  fs::create_directories(folder.path("train/n03/images"));
+  folder.write("val/val_annotations.txt",
+               "val_0.JPEG\tn01\t0\nval_1.JPEG n02\nval_1.JPEG\tn09\nval_7.JPEG\tn02\n");
   const std::string fault = fault_of(nn::read_image_tree(folder.path()).status());
   CHECK(has(fault, "train/n03/images"));
   CHECK(has(fault, "val_annotations.txt, line 2"));
   CHECK(has(fault, "'n09' is no class"));
   CHECK(has(fault, "val_7.JPEG, which is not there"));
-  const Folder untested;
-  write_png(untested / "train/x/1.png", 1, 1, {1, 2, 3});
+  const ScratchFolder untested;
+  write_png(untested.path("train/x/1.png"), 1, 1, {1, 2, 3});
   CHECK(has(fault_of(nn::read_image_tree(untested.path()).status()), "neither val nor test"));
 }
 
@@ -303,7 +267,7 @@ nn::Model image_model() {
 TEST_CASE(
     "training from files: learns, reads ahead without a change, and augments the same in "
     "every cut") {
-  const Folder folder;
+  const ScratchFolder folder;
   write_tiny(folder, 8);
   nn::DataOptions options;
   options.augmentations = {.crop = true, .flip = true};
@@ -330,17 +294,17 @@ TEST_CASE(
 }
 
 TEST_CASE("training from files: an image that breaks in between ends it, named") {
-  const Folder folder;
+  const ScratchFolder folder;
   write_tiny(folder, 8);
   const auto data = nn::open_dataset(folder.path(), {}, 0, 5);
   REQUIRE_MESSAGE(data.ok(), fault_of(data.status()));
-  write_text(folder / "train/n02/images/n02_3.JPEG", "\xff\xd8\xff\xe0 no more");
+  folder.write("train/n02/images/n02_3.JPEG", "\xff\xd8\xff\xe0 no more");
   ModelTraining training{.partition = {1, 1}, .mini_batches = {8, 8}};
   const ir::Status status = try_training(image_model(), *data.value().train, training);
   REQUIRE_FALSE(status.ok());
   CHECK(has(fault_of(status), "n02_3.JPEG"));
   CHECK(status.error().kind == ir::ErrorKind::BadInput);
-  write_jpeg(folder / "train/n02/images/n02_3.JPEG", 9, {1, 2, 3});
+  write_jpeg(folder.path("train/n02/images/n02_3.JPEG"), 9, {1, 2, 3});
   CHECK(has(fault_of(try_training(image_model(), *data.value().train, training)), "--image-size"));
   nn::DataOptions sized;
   sized.image_size = 8;

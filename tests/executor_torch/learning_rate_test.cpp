@@ -61,7 +61,7 @@ TEST_CASE("learning rates: a sum is that of its steps") {
   }
 }
 
-const std::vector<OptimizerConfig> kOptimizers{
+const std::vector<OptimizerConfig> kUpdateRules{
     {.kind = OptimizerKind::Sgd},
     {.kind = OptimizerKind::Sgd, .momentum = 0.9, .weight_decay = 0.01},
     {.kind = OptimizerKind::Adam, .weight_decay = 0.02},
@@ -93,7 +93,7 @@ std::unique_ptr<torch::optim::Optimizer> plain(const OptimizerConfig& o, const t
 
 TEST_CASE("optimizers: every rate and decay is LibTorch's with the rates set by hand") {
   for (const LearningRateSchedule& schedule : {kConstant, kStep, kCosine}) {
-    for (OptimizerConfig config : kOptimizers) {
+    for (OptimizerConfig config : kUpdateRules) {
       CAPTURE(nn::optimizer_name(config.kind));
       config.learning_rate = kBase;
       config.schedule = schedule;

@@ -17,9 +17,9 @@
 #include "executor/torch/checkpoint.h"
 #include "executor/torch/checkpoint_plan.h"
 #include "ir/files.h"
-#include "tests/executor_torch/scratch.h"
 #include "tests/executor_torch/small_training.h"
 #include "tests/executor_torch/torch_doctest.h"
+#include "tests/scratch_folder.h"
 
 namespace xpipe::tests {
 namespace {
@@ -70,7 +70,7 @@ TEST_CASE("resume: losses, epochs and weights go on bit for bit, within an epoch
       CAPTURE(one.policy);
       CAPTURE(nn::optimizer_name(one.optimizer.kind));
       CAPTURE(every);
-      const Scratch scratch;
+      const ScratchFolder scratch;
       nn::TrainConfig config = small_config(one.policy, 4);
       const nn::LearningRateSchedule rates = config.optimizer.schedule;
       config.optimizer = one.optimizer;
@@ -110,7 +110,7 @@ TEST_CASE("resume: losses, epochs and weights go on bit for bit, within an epoch
 
 TEST_CASE("resume: without what a checkpoint holds beside the weights the training differs") {
   // The control of the test above: each of these is needed.
-  const Scratch scratch;
+  const ScratchFolder scratch;
   nn::TrainConfig config = small_config("xpipe", 4);
   config.checkpoint.every_mini_batches = 5;
   config.checkpoint.folder = scratch.path("whole");
@@ -155,7 +155,7 @@ TEST_CASE("resume: without what a checkpoint holds beside the weights the traini
 }
 
 TEST_CASE("resume: on other stages, and by another policy") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   nn::TrainConfig config = small_config("gpipe", 4);
   config.checkpoint.every_mini_batches = 5;
   config.checkpoint.folder = scratch.path("whole");
@@ -189,7 +189,7 @@ bool holds(const std::string& text, const std::string& part) {
 }
 
 TEST_CASE("resume: other settings are refused by name, and passed over by --force where they can") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   nn::TrainConfig config = small_config("gpipe", 4);
   config.checkpoint.folder = scratch.path("c");
   config.epochs = 1;
@@ -216,7 +216,7 @@ TEST_CASE("resume: other settings are refused by name, and passed over by --forc
 }
 
 TEST_CASE("resume: a damaged checkpoint is refused, and the one before it goes on") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   nn::TrainConfig config = small_config("gpipe", 4);
   config.checkpoint.every_mini_batches = 3;
   config.checkpoint.folder = scratch.path("c");
@@ -238,7 +238,7 @@ TEST_CASE("resume: a damaged checkpoint is refused, and the one before it goes o
 }
 
 TEST_CASE("a checkpoint that cannot be written ends the run, and those before it stay") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   nn::TrainConfig config = small_config("gpipe", 4);
   config.checkpoint.every_mini_batches = 2;
   config.checkpoint.folder = scratch.path("c");
@@ -265,7 +265,7 @@ TEST_CASE("a checkpoint that cannot be written ends the run, and those before it
 }
 
 TEST_CASE("a training killed at any moment leaves checkpoints that all load") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   const std::string folder = scratch.path("c");
   nn::TrainConfig config = small_config("gpipe", 2);
   config.epochs = 1000000;
@@ -309,7 +309,7 @@ TEST_CASE("a training killed at any moment leaves checkpoints that all load") {
 }
 
 TEST_CASE("exports: every weight and buffer by layer and name, read back equal") {
-  const Scratch scratch;
+  const ScratchFolder scratch;
   nn::TrainConfig config = small_config("gpipe", 2);
   config.epochs = 1;
   config.checkpoint.export_file = scratch.path("weights.pt");

@@ -12,15 +12,16 @@
 #include <vector>
 
 #include <torch/script.h>
-#include <unistd.h>
 
 #include "executor/torch/dataset.h"
 #include "executor/torch/layer_check.h"
 #include "executor/torch/own_model.h"
+#include "tests/executor_torch/faults.h"
 #include "tests/executor_torch/torch_doctest.h"
 #include "tests/executor_torch/toy.h"
 #include "tests/executor_torch/train_model.h"
 #include "tests/python_with_torch.h"
+#include "tests/scratch_folder.h"
 
 namespace xpipe::tests {
 namespace {
@@ -28,29 +29,6 @@ namespace {
 namespace fs = std::filesystem;
 
 const std::string kSmallCnn = XPIPE_SOURCE_DIR "/examples/models/small_cnn.pt";
-
-class ScratchFolder {
- public:
-  ScratchFolder() {
-    std::string pattern = (fs::temp_directory_path() / "xpipe-script-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-
-  [[nodiscard]] std::string operator/(const std::string& name) const {
-    return (path_ / name).string();
-  }
-
- private:
-  fs::path path_;
-};
 
 nn::Model loaded(const std::string& path, const nn::SampleShape& input, std::int64_t classes) {
   ir::Result<nn::Model> model = nn::load_script_model(path, input, classes);
@@ -61,10 +39,6 @@ nn::Model loaded(const std::string& path, const nn::SampleShape& input, std::int
 std::string fault_of(const std::string& path, const nn::SampleShape& input, std::int64_t classes) {
   const auto model = nn::load_script_model(path, input, classes);
   return model.ok() ? "ok" : model.error().to_string();
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 std::vector<torch::Tensor> copies(const nn::Model& model) {
@@ -118,15 +92,16 @@ TEST_CASE("archives: trained the same in every cut, dropout included, and writte
                         one.weights));
 
   const ScratchFolder folder;
-  REQUIRE(nn::save_script_model(cut, folder / "trained.pt").ok());
-  const nn::Model again = loaded(folder / "trained.pt", {1, 28, 28}, 10);
+  REQUIRE(nn::save_script_model(cut, folder.path("trained.pt")).ok());
+  const nn::Model again = loaded(folder.path("trained.pt"), {1, 28, 28}, 10);
   CHECK(same_bits(copies(again), one.weights));
   CHECK(torch::equal(again.layers[0].module->named_buffers()["0.1.running_var"],
                      cut.layers[0].module->named_buffers()["0.1.running_var"]));
-  CHECK_FALSE(nn::save_script_model(cut, folder / "none/trained.pt").ok());
-  CHECK(has(
-      nn::save_script_model(toy_model(1, torch::kFloat32), folder / "toy.pt").error().to_string(),
-      "not read from a TorchScript archive"));
+  CHECK_FALSE(nn::save_script_model(cut, folder.path("none/trained.pt")).ok());
+  CHECK(has(nn::save_script_model(toy_model(1, torch::kFloat32), folder.path("toy.pt"))
+                .error()
+                .to_string(),
+            "not read from a TorchScript archive"));
 }
 
 /// An archive of an nn.Sequential of scripted layers, without Python.
@@ -164,38 +139,38 @@ TEST_CASE("archives: what cannot be trained is refused, by layer or file") {
     ArchiveWriter writer;
     writer.layer("a", {{"w", weight}}, "return torch.matmul(x.flatten(1), self.w)");
     writer.layer("b", {{"w", weight}}, "return torch.matmul(x, self.w)");
-    writer.write(folder / "tied.pt");
+    writer.write(folder.path("tied.pt"));
   }
-  CHECK(has(fault_of(folder / "tied.pt", {1, 2, 2}, 4), "shares a weight with layer a"));
+  CHECK(has(fault_of(folder.path("tied.pt"), {1, 2, 2}, 4), "shares a weight with layer a"));
   {
     ArchiveWriter writer;
     writer.layer("a", {{"w", weight}}, "return (torch.matmul(x.flatten(1), self.w), 1)");
-    writer.write(folder / "pair.pt");
+    writer.write(folder.path("pair.pt"));
   }
-  CHECK(has(fault_of(folder / "pair.pt", {1, 2, 2}, 4), "layer a"));
+  CHECK(has(fault_of(folder.path("pair.pt"), {1, 2, 2}, 4), "layer a"));
   {
     ArchiveWriter writer;
     writer.layer("a", {{"w", weight.detach().clone()}},
                  "return torch.matmul(x.flatten(1), self.w)");
     writer.layer("b", {{"w", weight.detach().to(torch::kFloat64)}},
                  "return torch.matmul(x.double(), self.w)");
-    writer.write(folder / "double.pt");
+    writer.write(folder.path("double.pt"));
   }
-  CHECK(has(fault_of(folder / "double.pt", {1, 2, 2}, 4), "weights of Double"));
+  CHECK(has(fault_of(folder.path("double.pt"), {1, 2, 2}, 4), "weights of Double"));
   {
     ArchiveWriter writer;
     writer.layer("a", {{"w", weight.detach().clone()}},
                  "return torch.matmul(x.flatten(1), self.w)");
-    writer.write(folder / "good.pt");
+    writer.write(folder.path("good.pt"));
   }
-  CHECK(fault_of(folder / "good.pt", {1, 2, 2}, 4) == "ok");
-  CHECK(has(fault_of(folder / "good.pt", {1, 2, 2}, 9), "the data have 9 classes"));
-  CHECK(has(fault_of(folder / "good.pt", {1, 3, 3}, 4), "a: cannot take"));
-  CHECK(has(fault_of(folder / "none.pt", {1, 2, 2}, 4), "none.pt: there is no such file"));
-  std::ofstream(folder / "text.pt") << "hello";
-  CHECK(has(fault_of(folder / "text.pt", {1, 2, 2}, 4), "is no TorchScript archive"));
-  fs::create_directory(folder / "empty");
-  CHECK(has(fault_of(folder / "empty", {1, 2, 2}, 4), "holds no .pt file"));
+  CHECK(fault_of(folder.path("good.pt"), {1, 2, 2}, 4) == "ok");
+  CHECK(has(fault_of(folder.path("good.pt"), {1, 2, 2}, 9), "the data have 9 classes"));
+  CHECK(has(fault_of(folder.path("good.pt"), {1, 3, 3}, 4), "a: cannot take"));
+  CHECK(has(fault_of(folder.path("none.pt"), {1, 2, 2}, 4), "none.pt: there is no such file"));
+  folder.write("text.pt", "hello");
+  CHECK(has(fault_of(folder.path("text.pt"), {1, 2, 2}, 4), "is no TorchScript archive"));
+  fs::create_directory(folder.path("empty"));
+  CHECK(has(fault_of(folder.path("empty"), {1, 2, 2}, 4), "holds no .pt file"));
 }
 
 /// x w whose backward uses the very tensor that the forward saw, behind autograd's back.
@@ -277,27 +252,27 @@ TEST_CASE("archives: made by PyTorch, trained here, read and trained by PyTorch 
   const ScratchFolder folder;
   const std::string peer =
       "'" + python + "' -W ignore " XPIPE_SOURCE_DIR "/tests/executor_torch/script_peer.py ";
-  REQUIRE(std::system((peer + "make " + (folder / "net.pt")).c_str()) == 0);
-  fs::create_directory(folder / "stages");
-  REQUIRE(std::system((peer + "stages " + (folder / "stages")).c_str()) == 0);
+  REQUIRE(std::system((peer + "make " + (folder.path("net.pt"))).c_str()) == 0);
+  fs::create_directory(folder.path("stages"));
+  REQUIRE(std::system((peer + "stages " + (folder.path("stages"))).c_str()) == 0);
   ModelTraining training{.partition = {2, 1, 1}, .mini_batches = {8, 8, 8}};
   training.optimizer = {.kind = nn::OptimizerKind::Sgd, .learning_rate = 0.1, .momentum = 0.9};
   const nn::Samples samples = wavy_samples(24, 8, 5);
-  const nn::Model net = loaded(folder / "net.pt", {1, 8, 8}, 5);
+  const nn::Model net = loaded(folder.path("net.pt"), {1, 8, 8}, 5);
   const TrainedModel trained = train_model(net, samples, training);
-  REQUIRE(nn::save_script_model(net, folder / "trained.pt").ok());
-  REQUIRE(std::system((peer + "compare " + (folder / "net.pt") + " " + (folder / "trained.pt") +
-                       " > " + (folder / "difference"))
+  REQUIRE(nn::save_script_model(net, folder.path("trained.pt")).ok());
+  REQUIRE(std::system((peer + "compare " + (folder.path("net.pt")) + " " +
+                       (folder.path("trained.pt")) + " > " + (folder.path("difference")))
                           .c_str()) == 0);
   double difference = 1.0;
-  std::ifstream(folder / "difference") >> difference;
+  std::ifstream(folder.path("difference")) >> difference;
   CHECK(difference < 2e-6);
 
-  const nn::Model stages = loaded(folder / "stages", {1, 8, 8}, 5);
+  const nn::Model stages = loaded(folder.path("stages"), {1, 8, 8}, 5);
   CHECK(stages.stage_layers == std::vector<std::uint32_t>{2, 1, 1});
   CHECK(same_bits(train_model(stages, samples, training).weights, trained.weights));
-  REQUIRE(nn::save_script_model(stages, folder / "back").ok());
-  CHECK(same_bits(copies(loaded(folder / "back", {1, 8, 8}, 5)), trained.weights));
+  REQUIRE(nn::save_script_model(stages, folder.path("back")).ok());
+  CHECK(same_bits(copies(loaded(folder.path("back"), {1, 8, 8}, 5)), trained.weights));
 }
 
 }  // namespace

@@ -1,14 +1,12 @@
 // Text as samples: characters and bytes, labels that are the next tokens, and the test's share.
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
-
-#include <unistd.h>
 
 #include "executor/torch/dataset.h"
 #include "executor/torch/text_corpus.h"
 #include "tests/executor_torch/torch_doctest.h"
+#include "tests/scratch_folder.h"
 
 namespace xpipe::tests {
 namespace {
@@ -19,26 +17,14 @@ namespace nn = executor::nn;
 /// A text in a file of its own.
 class TextFile {
  public:
-  explicit TextFile(const std::string& text) {
-    std::string pattern = (fs::temp_directory_path() / "xpipe-text-XXXXXX").string();
-    folder_ = mkdtemp(pattern.data());
-    std::ofstream(path(), std::ios::binary) << text;
-  }
+  explicit TextFile(const std::string& text) { folder_.write("corpus.txt", text); }
 
-  TextFile(const TextFile&) = delete;
-  TextFile& operator=(const TextFile&) = delete;
+  [[nodiscard]] std::string path() const { return folder_.path("corpus.txt"); }
 
-  ~TextFile() {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
-  [[nodiscard]] fs::path path() const { return folder_ / "corpus.txt"; }
-
-  [[nodiscard]] const fs::path& folder() const { return folder_; }
+  [[nodiscard]] const std::string& folder() const { return folder_.path(); }
 
  private:
-  fs::path folder_;
+  ScratchFolder folder_;
 };
 
 TEST_CASE("text: by characters the vocabulary is what occurs, by bytes always 256") {
@@ -62,7 +48,7 @@ TEST_CASE(
     text += static_cast<char>('a' + i % 23);
   }
   const TextFile file(text);
-  const auto data = nn::open_dataset(file.folder().string(), {}, 5, 1);
+  const auto data = nn::open_dataset(file.folder(), {}, 5, 1);
   REQUIRE_MESSAGE(data.ok(), data.error().to_string());
   CHECK(data.value().kind == "text");
   CHECK(data.value().shape.sequence == 5);

@@ -49,6 +49,16 @@ struct ToyTraining {
   std::uint64_t seed = 7;
 };
 
+[[nodiscard]] inline std::uint32_t count(const ToyTraining& training) {
+  return static_cast<std::uint32_t>(training.mini_batches.size());
+}
+
+/// A policy with options.
+struct PolicyCase {
+  std::string policy;
+  scheduler::Options options;
+};
+
 /// The segments that such a training has: every sample once, in the order they stand in.
 [[nodiscard]] nn::Segment toy_segment(const ToyTraining& training, std::uint32_t epoch);
 

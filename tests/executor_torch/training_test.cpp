@@ -26,15 +26,6 @@ nn::OptimizerConfig sgd(double momentum) {
   return {.kind = nn::OptimizerKind::Sgd, .learning_rate = 0.1, .momentum = momentum};
 }
 
-std::uint32_t count(const ToyTraining& training) {
-  return static_cast<std::uint32_t>(training.mini_batches.size());
-}
-
-struct PolicyCase {
-  std::string policy;
-  scheduler::Options options;
-};
-
 const std::vector<PolicyCase> kPolicies{{"gpipe", {}},
                                         {"xpipe", {}},
                                         {"xpipe", {{"predict", "none"}}},

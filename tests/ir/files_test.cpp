@@ -13,66 +13,31 @@
 #include "ir/profile_json.h"
 #include "ir/schedule_json.h"
 #include "tests/ir/schedules.h"
+#include "tests/scratch_folder.h"
 
 namespace xpipe::ir {
 
-namespace {
-
-/// An empty folder of its own, gone at the end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "xpipe-files-XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-
-  ~Folder() { std::filesystem::remove_all(path_); }
-
-  [[nodiscard]] std::string operator/(const std::string& name) const {
-    return (path_ / name).string();
-  }
-
-  [[nodiscard]] std::size_t count() const {
-    std::size_t files = 0;
-    for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-      files += entry.exists() ? 1 : 0;
-    }
-    return files;
-  }
-
-  [[nodiscard]] std::string path() const { return path_.string(); }
-
- private:
-  std::filesystem::path path_;
-};
-
-}  // namespace
-
 TEST_CASE("files: what is written is read back, replaced whole, with nothing left beside it") {
-  const Folder folder;
-  const std::string path = folder / "out.json";
+  const xpipe::tests::ScratchFolder folder;
+  const std::string path = folder.path("out.json");
   for (const std::string& content : {std::string("first"), std::string(),
                                      std::string("a\0b\xFF", 4), std::string(300000, 'x')}) {
     REQUIRE(write_file(path, content).ok());
     const Result<std::string> back = read_file(path);
     REQUIRE(back.ok());
     CHECK(back.value() == content);
-    CHECK_EQ(folder.count(), 1);
+    CHECK_EQ(folder.list().size(), 1U);
   }
 }
 
 TEST_CASE("files: a replaced file keeps its mode, a link keeps pointing") {
-  const Folder folder;
-  const std::string path = folder / "out";
+  const xpipe::tests::ScratchFolder folder;
+  const std::string path = folder.path("out");
   REQUIRE(write_file(path, "a").ok());
   REQUIRE(::chmod(path.c_str(), 0640) == 0);
-  std::filesystem::create_symlink(path, folder / "link");
-  REQUIRE(write_file(folder / "link", "b").ok());
-  CHECK(std::filesystem::is_symlink(folder / "link"));
+  std::filesystem::create_symlink(path, folder.path("link"));
+  REQUIRE(write_file(folder.path("link"), "b").ok());
+  CHECK(std::filesystem::is_symlink(folder.path("link")));
   CHECK_EQ(read_file(path).value(), "b");
   struct stat status = {};
   REQUIRE(::stat(path.c_str(), &status) == 0);
@@ -86,24 +51,24 @@ TEST_CASE("files: a device is written to, not replaced") {
 }
 
 TEST_CASE("files: a missing file and a directory cannot be read, and the path is said") {
-  const Folder folder;
-  const Result<std::string> missing = read_file(folder / "nothing");
+  const xpipe::tests::ScratchFolder folder;
+  const Result<std::string> missing = read_file(folder.path("nothing"));
   REQUIRE_FALSE(missing.ok());
   CHECK(missing.error().kind == ErrorKind::BadInput);
-  CHECK_EQ(missing.error().diagnostics[0].where, folder / "nothing");
+  CHECK_EQ(missing.error().diagnostics[0].where, folder.path("nothing"));
   CHECK(missing.error().to_string().find("No such file or directory") != std::string::npos);
   CHECK(read_file(folder.path()).error().to_string().find("is a directory") != std::string::npos);
 }
 
 TEST_CASE("files: an output that cannot be written is found before, and nothing is left behind") {
-  const Folder folder;
-  REQUIRE(write_file(folder / "old", "old").ok());
-  CHECK(check_writable(folder / "old").ok());
-  CHECK(check_writable(folder / "new").ok());
-  CHECK_EQ(folder.count(), 1);
-  CHECK_EQ(read_file(folder / "old").value(), "old");
-  for (const std::string& path : {folder.path(), std::string("."), folder / "missing/out",
-                                  folder / "old/out", std::string()}) {
+  const xpipe::tests::ScratchFolder folder;
+  REQUIRE(write_file(folder.path("old"), "old").ok());
+  CHECK(check_writable(folder.path("old")).ok());
+  CHECK(check_writable(folder.path("new")).ok());
+  CHECK_EQ(folder.list().size(), 1U);
+  CHECK_EQ(read_file(folder.path("old")).value(), "old");
+  for (const std::string& path : {folder.path(), std::string("."), folder.path("missing/out"),
+                                  folder.path("old/out"), std::string()}) {
     CAPTURE(path);
     const Status status = check_writable(path);
     REQUIRE_FALSE(status.ok());
@@ -118,13 +83,13 @@ TEST_CASE("files: a read-only directory is told before, and its files stay as th
     std::cout << "[SKIPPED] permissions do not bind root: no read-only directory tried\n";
     return;
   }
-  const Folder folder;
-  REQUIRE(write_file(folder / "old", "old").ok());
+  const xpipe::tests::ScratchFolder folder;
+  REQUIRE(write_file(folder.path("old"), "old").ok());
   REQUIRE(::chmod(folder.path().c_str(), 0500) == 0);
-  CHECK_FALSE(check_writable(folder / "new").ok());
-  CHECK_FALSE(write_file(folder / "old", "x").ok());
+  CHECK_FALSE(check_writable(folder.path("new")).ok());
+  CHECK_FALSE(write_file(folder.path("old"), "x").ok());
   REQUIRE(::chmod(folder.path().c_str(), 0700) == 0);
-  CHECK_EQ(read_file(folder / "old").value(), "old");
+  CHECK_EQ(read_file(folder.path("old")).value(), "old");
 }
 
 TEST_CASE("file kind: told by content, schedules in text form by suffix") {
