@@ -3,7 +3,9 @@
 
 All contenders train the same work (bench/peers/works.py: W1, a VGG-16; W2, a GPT) from the same
 weights on the same data, stay alive, and take turns: a burst each a round, beginning with another one
-every time. Ratios are taken within a round, medians over rounds. The first losses are compared.
+every time, and a burst of the limit between any two. A burst counts as a share of the limits at its
+sides, as the speed of a shared machine drifts; ratios are of these shares, medians over rounds. The
+first losses are compared.
 
   sequential            one process, one thread, T micro-batches accumulated
   two threads           the same with two intra-op threads
@@ -13,7 +15,8 @@ every time. Ratios are taken within a round, medians over rounds. The first loss
                         and of the last but one mini-batch of a burst
   XPipe: POLICY, two processes   the same as two processes, a stage each, over Gloo (POLICY-gloo)
   limit                 both stages at once, in XPipe's executor, none waiting for the other: the
-                        slower one's samples a second
+                        slower one's samples a second. limit-1f1b: the first stage keeps two
+                        micro-batches, as 1F1B does
   limit, in PyTorch     the same in two processes of PyTorch
 
 The peers run in a Python environment made in $XPIPE_CACHE at the first run (3.6 GB).
@@ -90,6 +93,8 @@ def main():
                 if arguments.json:  # as far as it goes: a later failure takes nothing away
                     arguments.json.write_text(json.dumps(
                         {"format": "xpipe.bench-peers", "version": 1, "results": results}, indent=1))
+    if len(results) > 1:
+        report.print_all_settings(results)
     print(f"\n{time.monotonic() - begin:.0f} s in all", file=sys.stderr)
     return 1 if any(result["losses_differ"] or result["failed"] for result in results) else 0
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/peers/flushing_order.h"
+#include "bench/peers/no_overhead.h"
 #include <sys/resource.h>
 
 #include "executor/engine.h"
@@ -126,9 +127,7 @@ Pace Pipeline::burst(std::uint32_t mini_batches) {
   return pace;
 }
 
-Pace Pipeline::measure(const ir::Timeline& timeline,
-                       const std::vector<nn::MiniBatchRecord>& records) const {
-  Pace pace;
+Pipeline::SteadyPart Pipeline::steady_part(const ir::Timeline& timeline) const {
   std::vector<ir::Nanos> ends(schedule_->mini_batches, 0);
   for (const ir::Span& span : timeline.spans) {
     if (const auto* step = std::get_if<ir::Step>(&schedule_->task(span.task).payload)) {
@@ -136,11 +135,20 @@ Pace Pipeline::measure(const ir::Timeline& timeline,
       end = std::max(end, span.end);
     }
   }
-  const ir::Nanos first = ends.front();
-  const ir::Nanos last = ends[ends.size() - 2];
-  const double count = static_cast<double>(ends.size() - 2);
+  return {ends.front(), ends[ends.size() - 2]};
+}
+
+Pace Pipeline::measure(const ir::Timeline& timeline,
+                       const std::vector<nn::MiniBatchRecord>& records) const {
+  Pace pace;
+  const auto [first, last] = steady_part(timeline);
+  const double count = schedule_->mini_batches - 2.0;
   pace.steady_s = seconds(last - first) / count;
-  pace.whole_s = seconds(ir::makespan(timeline)) / static_cast<double>(ends.size());
+  pace.whole_s = seconds(ir::makespan(timeline)) / schedule_->mini_batches;
+  if (peers_ == nullptr) {
+    const SteadyPart ideal = steady_part(without_overhead(*schedule_, timeline));
+    pace.no_overhead_s = seconds(ideal.end - ideal.begin) / count;
+  }
   std::array<double, 2> predicting{};
   for (const ir::Span& span : timeline.spans) {
     const ir::Task& task = schedule_->task(span.task);

@@ -35,6 +35,7 @@ struct Pace {
   double steady_s = 0.0;  ///< between the ends of the first and of the last but one mini-batch
   double whole_s = 0.0;   ///< of the makespan: fill and drain included
   std::array<double, 2> busy_s{};  ///< by stage: tasks of its compute lane, over the steady part
+  double no_overhead_s = 0.0;      ///< as steady_s, if nothing but tasks took time; 0: not told
   double prediction_s = 0.0;       ///< of the stage that predicts longest, the same
   double page_faults = 0.0;    ///< minor ones of the process a mini-batch, fill and drain included
   std::vector<double> losses;  ///< by mini-batch
@@ -55,6 +56,13 @@ class Pipeline {
 
  private:
   [[nodiscard]] const ir::Schedule& schedule_for(std::uint32_t mini_batches);
+
+  struct SteadyPart {
+    ir::Nanos begin = 0;
+    ir::Nanos end = 0;
+  };
+
+  [[nodiscard]] SteadyPart steady_part(const ir::Timeline& timeline) const;
   [[nodiscard]] Pace measure(const ir::Timeline& timeline,
                              const std::vector<executor::nn::MiniBatchRecord>& records) const;
 

@@ -1,7 +1,7 @@
 """Tables and verdicts from the rounds."""
 import statistics
 
-from rounds import our_name, paired
+from rounds import of_limit, our_name, paired
 
 
 def summarize(result):
@@ -10,7 +10,9 @@ def summarize(result):
     rows = []
     for name in rounds[0]:
         row = {"contender": name,
-               "samples_per_s": statistics.median(r[name]["samples_per_s"] for r in rounds)}
+               "samples_per_s": statistics.median(r[name]["samples_per_s"] for r in rounds),
+               "best_samples_per_s": max(burst["samples_per_s"] for r in rounds
+                                         for burst in r[name].get("bursts", [r[name]]))}
         for key, over in (("of_limit", "limit"), ("over_sequential", "sequential"),
                           ("over_two_threads", "two threads")):
             ratio = paired(rounds, name, over)
@@ -21,6 +23,8 @@ def summarize(result):
             row["whole_of_limit"] = whole[0] if whole else None
             row["prediction_share"] = statistics.median(
                 r[name]["prediction_s"] / r[name]["steady_s"] for r in rounds)
+            row["no_overhead_share"] = statistics.median(
+                r[name].get("no_overhead_s", 0) / r[name]["steady_s"] for r in rounds)
             row["busiest_stage_share"] = statistics.median(
                 max(r[name]["busy_s"]) / r[name]["steady_s"] for r in rounds)
         if "stages_s" in rounds[0][name]:
@@ -59,6 +63,34 @@ def aims(rounds, micro_batches):
     return told
 
 
+def print_all_settings(results):
+    """What the rounds of all settings say together, where a single one's are few and scattered."""
+    rounds = [(result["micro_batches"], r) for result in results for r in result["rounds"]]
+
+    def tell(name, over, scale=lambda micro_batches: 1.0):
+        ratios = [of_limit(r[name]) / of_limit(r[over]) * scale(t) for t, r in rounds
+                  if name in r and over in r]
+        if ratios:
+            ahead = sum(ratio > 1 for ratio in ratios)
+            print(f"| {name} | {over} | {statistics.median(ratios):.3f} | {ahead} of {len(ratios)} |")
+
+    print("\n### All settings\n\n| contender | over | median | ahead in rounds |\n|---|---|---|---|")
+    pipeline, apart = our_name("xpipe"), our_name("xpipe-gloo")
+    tell(pipeline, "limit")
+    tell(apart, "limit")
+    for rival in ("two threads", "PyTorch ScheduleGPipe", "PyTorch Schedule1F1B", "torchgpipe"):
+        tell(pipeline, rival)
+    tell(apart, "PyTorch Schedule1F1B")
+    for policy, rival in (("gpipe", "PyTorch ScheduleGPipe"), ("1f1b", "PyTorch Schedule1F1B")):
+        tell(our_name(policy), rival)
+        tell(our_name(f"{policy}-gloo"), rival)
+    print("\nThe same, with a synchronous pipeline's T/(T+1) taken out:\n\n"
+          "| contender | over | median | ahead in rounds |\n|---|---|---|---|")
+    for policy in ("gpipe", "1f1b"):
+        tell(our_name(policy), "limit", lambda t: (t + 1) / t)
+    tell(pipeline, our_name("gpipe"), lambda t: t / (t + 1))
+
+
 def number(row, key, form="{:.3f}"):
     return form.format(row[key]) if row.get(key) is not None else ""
 
@@ -66,12 +98,13 @@ def number(row, key, form="{:.3f}"):
 def print_tables(result):
     print(f"\n### {result['work']}, T = {result['micro_batches']}, mini-batch {result['batch']}, cut "
           f"after unit {result['cut']}, {len(result['rounds'])} rounds\n")
-    print("| contender | samples/s | of the limit | least to most | of the limit, fill and drain "
-          "included | over sequential | over two threads |\n|---|---|---|---|---|---|---|")
+    print("| contender | samples/s | the best | of the limit | least to most | of the limit, fill and drain "
+          "included | over sequential | over two threads |\n|---|---|---|---|---|---|---|---|")
     for row in result["table"]:
         spread = (f"{row['of_limit_least']:.3f} to {row['of_limit_most']:.3f}"
                   if "of_limit" in row else "")
-        print(f"| {row['contender']} | {row['samples_per_s']:.1f} | {number(row, 'of_limit')} | "
+        print(f"| {row['contender']} | {row['samples_per_s']:.1f} | "
+              f"{row['best_samples_per_s']:.1f} | {number(row, 'of_limit')} | "
               f"{spread} | {number(row, 'whole_of_limit')} | {number(row, 'over_sequential', '{:.2f}')} "
               f"| {number(row, 'over_two_threads', '{:.2f}')} |")
     print()
@@ -82,6 +115,9 @@ def print_tables(result):
         if row.get("prediction_share"):
             print(f"- {row['contender']}: predictions take {row['prediction_share']:.2%} of a "
                   f"mini-batch's time; the busiest stage computes {row['busiest_stage_share']:.2%}")
+        if row.get("no_overhead_share"):
+            print(f"- {row['contender']}: with the same tasks and nothing between them it would take "
+                  f"{row['no_overhead_share']:.2%} of the time")
     for name, what in result["failed"].items():
         print(f"- {name} FAILED: {what}")
     for name, found in result["losses_differ"].items():

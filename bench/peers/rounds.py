@@ -19,6 +19,7 @@ PEERS = (
 GLOO = "-gloo"  # of our contenders: as two processes
 BATCH = {"W1": 64, "W2": 16}
 LOSS_TOLERANCE = 1e-5
+LIMIT_MINI_BATCHES = 2  # of a burst of the limit
 PEERS_LIMIT_S = 2.0  # a burst of the stages by themselves
 
 
@@ -138,17 +139,31 @@ def foreign_load(contenders, work):
 
 
 def one_round(contenders, turn, steps, mini_batches):
-    """A burst of each, beginning with another one every time."""
+    """A burst of each, beginning with another one every time, and of the limit between any two: the
+    machine's speed drifts within a round, so each burst is held against the limits at its sides."""
     setting = contenders.setting
     jobs = [(name, lambda g=group, n=name: peer_burst(g, n, setting, steps))
             for name, group in contenders.peers.items()]
     jobs += [(our_name(name),
               lambda n=name: our_burst(contenders.programs[n], n, setting,
-                                       max(2, mini_batches // 2) if n.startswith("limit")
-                                       else mini_batches))
-             for name in contenders.ours]
+                                       LIMIT_MINI_BATCHES if n.startswith("limit") else mini_batches))
+             for name in contenders.ours if name != "limit"]
+
+    def limit_burst():
+        return our_burst(contenders.programs["limit"], "limit", setting, LIMIT_MINI_BATCHES)
+
     first = turn % len(jobs)
-    return {name: job() for name, job in jobs[first:] + jobs[:first]}
+    limits, results = [limit_burst()], {}
+    for name, job in jobs[first:] + jobs[:first]:
+        result = job()
+        limits.append(limit_burst())
+        sides = [limit["samples_per_s"] for limit in limits[-2:]]
+        results[name] = dict(result, limit_samples_per_s=statistics.harmonic_mean(sides))
+    stages_s = [statistics.median(limit["stages_s"][k] for limit in limits) for k in (0, 1)]
+    pace = statistics.median(limit["samples_per_s"] for limit in limits)
+    results["limit"] = {"samples_per_s": pace, "limit_samples_per_s": pace, "stages_s": stages_s,
+                        "bursts": limits}
+    return results
 
 
 def check_losses(contenders, warm_up):
@@ -192,9 +207,13 @@ def run_setting(setting, python, program, handover, folder, arguments):
             "foreign_load_cores": loads, "rounds": rounds}
 
 
+def of_limit(result, key="samples_per_s"):
+    return result[key] / result["limit_samples_per_s"]
+
+
 def paired(rounds, name, over, key="samples_per_s"):
-    """The median over rounds of the ratio within a round, its least and its most."""
-    ratios = [r[name][key] / r[over]["samples_per_s"] for r in rounds if name in r and over in r]
+    """The median over rounds of the ratio of two shares of the limit, its least and its most."""
+    ratios = [of_limit(r[name], key) / of_limit(r[over]) for r in rounds if name in r and over in r]
     if not ratios:
         return None
     return statistics.median(ratios), min(ratios), max(ratios)
