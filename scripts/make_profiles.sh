@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Takes the profiles of examples/profiles again, on this machine, which should be otherwise idle:
-# two to ten minutes. vgg16.json stays as it is unless named, since pages quote what follows from it.
+# a quarter of an hour. vgg16.json stays as it is unless named, since pages quote what follows from it.
 #
 #   scripts/make_profiles.sh build/bin/xpipe [MODEL...]      default: resnet101 inception_v3
 set -euo pipefail
@@ -16,14 +16,14 @@ profiles=$(cd "$(dirname "${BASH_SOURCE[0]}")/../examples/profiles" && pwd)
 
 for model in "$@"; do
   case $model in
-    vgg16) options=(--input 3x32x32 --batch-size 64) ;;
-    # Tiny ImageNet's size, and a micro-batch that leaves the caches as training does.
-    resnet101 | inception_v3) options=(--input 3x64x64 --batch-size 16) ;;
+    vgg16) options=(--input 3x32x32 --batch-size 64 --warm-up 3 --repeats 20) ;;
+    # Tiny ImageNet's size, and micro-batches that leave the caches as training does.
+    resnet101) options=(--input 3x64x64 --batch-size 16 --warm-up 3 --repeats 20) ;;
+    inception_v3) options=(--input 3x64x64 --batch-size 8 --warm-up 2 --repeats 8) ;;
     *)
       printf 'make_profiles: no profile of %s is kept\n' "$model" >&2
       exit 2
       ;;
   esac
-  "$xpipe" profile --model "$model" "${options[@]}" --optimizer adam --warm-up 3 --repeats 20 \
-    -o "$profiles/$model.json"
+  "$xpipe" profile --model "$model" "${options[@]}" --optimizer adam -o "$profiles/$model.json"
 done
