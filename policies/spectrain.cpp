@@ -60,8 +60,8 @@ ir::Result<ir::ComputePlan> plan_spectrain(const PlanRequest& request) {
 /// Variant 1 makes a copy for one pass and drops it. Variant 2 keeps it from forward to backward:
 /// one for each mini-batch in flight but the segment's first, which reads the master.
 std::uint32_t spectrain_versions(const PlanRequest& request,
-                            std::uint32_t in_flight,
-                            const scheduler::StagePromise& promise) {
+                                 std::uint32_t in_flight,
+                                 const scheduler::StagePromise& promise) {
   if (promise.predict_forward == 0 && promise.predict_backward == 0) {
     return 1;
   }

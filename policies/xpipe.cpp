@@ -87,8 +87,8 @@ ir::Result<ir::ComputePlan> plan_xpipe(const PlanRequest& request) {
 /// backward copy: the two at once as soon as a forward stands between two backwards of one
 /// mini-batch. With T = 1 each copy is gone before the next is made.
 std::uint32_t xpipe_versions(const PlanRequest& request,
-                            std::uint32_t admitted,
-                            const scheduler::StagePromise& promise) {
+                             std::uint32_t admitted,
+                             const scheduler::StagePromise& promise) {
   const bool at_once =
       request.micro_batches > 1 && request.micro_batches * request.mini_batches > admitted;
   const std::uint32_t copies =

@@ -8,8 +8,9 @@ namespace xpipe::scheduler {
 
 namespace {
 
-constexpr std::array kAllOptimizers = {OptimizerKind::Sgd, OptimizerKind::SgdMomentum, OptimizerKind::Adam,
-                             OptimizerKind::AdamW, OptimizerKind::RmsProp};
+constexpr std::array kAllOptimizers = {OptimizerKind::Sgd, OptimizerKind::SgdMomentum,
+                                       OptimizerKind::Adam, OptimizerKind::AdamW,
+                                       OptimizerKind::RmsProp};
 
 /// Whether the last gradient is part of the direction of a prediction.
 bool predicts_from_gradient(OptimizerKind optimizer) {

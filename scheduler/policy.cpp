@@ -40,7 +40,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string legal_values(const OptionSpec& spec) {
   if (spec.range) {
-    return "a number from " + ir::number_text(spec.range->low) + " to " + ir::number_text(spec.range->high);
+    return "a number from " + ir::number_text(spec.range->low) + " to " +
+           ir::number_text(spec.range->high);
   }
   return "one of: " + joined(spec.values);
 }

@@ -80,7 +80,10 @@ check_tidy() {
     return
   }
   say "clang-tidy on $(wc -l <<< "$files") files"
-  scripts/tidy.py "$build" <<< "$files"
+  # One check takes a third of the time; it reads what is changed, not the whole tree each time.
+  local options=()
+  [ "$all" -eq 0 ] || options=(--checks=-performance-unnecessary-value-param)
+  scripts/tidy.py "$build" "${options[@]}" <<< "$files"
 }
 
 run_check() {

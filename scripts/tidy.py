@@ -7,7 +7,7 @@ once. Not by way of #include: what is included counts as a header, which the sta
 over. So their texts are written one after another, and the places in its messages are put back to
 where the lines came from.
 
-    tidy.py BUILD < FILES          exit status 1 when there is a finding
+    tidy.py BUILD [CLANG-TIDY-OPTION...] < FILES          exit status 1 when there is a finding
 """
 
 import concurrent.futures
@@ -69,9 +69,9 @@ def join(build, wanted):
     return folder, units
 
 
-def tidy(database, path):
-    run = subprocess.run([TIDY, "-p", database, "--quiet", path], capture_output=True, text=True,
-                         check=False)
+def tidy(database, options, path):
+    run = subprocess.run([TIDY, "-p", database, "--quiet", *options, path], capture_output=True,
+                         text=True, check=False)
     # Its count of warnings in others' headers is noise; what it says about ours is not.
     errors = [line for line in run.stderr.splitlines() if not re.search("warnings? generated", line)]
     return run.returncode, run.stdout + "".join(line + "\n" for line in errors)
@@ -79,12 +79,13 @@ def tidy(database, path):
 
 def main():
     build = os.path.realpath(sys.argv[1])
+    options = sys.argv[2:]
     wanted = {os.path.realpath(line.rstrip("\n")) for line in sys.stdin}
     folder, units = join(build, wanted)
     failed = False
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        runs = {pool.submit(tidy, folder, unit.path): unit for unit in units}
-        runs |= {pool.submit(tidy, build, file): None for file in sorted(wanted)}
+        runs = {pool.submit(tidy, folder, options, unit.path): unit for unit in units}
+        runs |= {pool.submit(tidy, build, options, file): None for file in sorted(wanted)}
         for run in concurrent.futures.as_completed(runs):
             status, output = run.result()
             unit = runs[run]
