@@ -181,9 +181,9 @@ ir::Result<std::vector<std::unique_ptr<Link>>> connect_gloo(const LaunchEnvironm
     group->gloo = std::make_shared<c10d::ProcessGroupGloo>(
         store.value(), static_cast<int>(launch.rank), static_cast<int>(launch.ranks), options);
   } catch (const std::exception& exception) {
-    return ir::make_error(
+    return patience.cause_of(ir::make_error(
         ErrorKind::Runtime, "rendezvous", "rank " + std::to_string(launch.rank),
-        "the ranks have met, and cannot all connect: " + first_line(exception.what()));
+        "the ranks have met, and cannot all connect: " + first_line(exception.what())));
   }
   std::vector<std::unique_ptr<Link>> links(launch.ranks);
   for (std::uint32_t peer = 0; peer < launch.ranks; ++peer) {
@@ -192,7 +192,7 @@ ir::Result<std::vector<std::unique_ptr<Link>>> connect_gloo(const LaunchEnvironm
     }
   }
   if (ir::Status status = greet(links, launch.rank, time_out); !status.ok()) {
-    return status.error();
+    return patience.cause_of(status.error());
   }
   return links;
 }

@@ -184,7 +184,7 @@ ir::Result<c10::intrusive_ptr<c10d::Store>> open_store(const LaunchEnvironment& 
     return c10::intrusive_ptr<c10d::Store>(
         c10::make_intrusive<c10d::PrefixStore>("xpipe/" + launch.attempt, std::move(store)));
   } catch (const std::exception& exception) {
-    return store_failed(launch, exception);
+    return patience.cause_of(store_failed(launch, exception));
   }
 }
 
@@ -192,7 +192,7 @@ ir::Status join(c10d::Store& store, const LaunchEnvironment& launch, const Patie
   try {
     return Meeting(store, launch, patience).run();
   } catch (const std::exception& exception) {
-    return store_failed(launch, exception);
+    return patience.cause_of(store_failed(launch, exception));
   }
 }
 

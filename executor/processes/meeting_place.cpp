@@ -15,6 +15,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "executor/processes/failure.h"
+
 namespace xpipe::executor {
 
 namespace {
@@ -24,6 +26,7 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kTryEvery(50);
 constexpr milliseconds kOneTry(1000);
+constexpr milliseconds kLookEvery(5);
 
 std::string message_of(int error) {
   return std::generic_category().message(error);
@@ -98,10 +101,8 @@ std::string try_to_connect(const std::string& host, std::uint16_t port) {
 }  // namespace
 
 ir::Status Patience::check(steady_clock::time_point since, const std::string& awaited) const {
-  if (interrupted != nullptr && interrupted->load(std::memory_order_relaxed)) {
-    const bool terminated = signal && signal() == SIGTERM;
-    return ir::make_error(ir::ErrorKind::Interrupted, terminated ? "terminated" : "interrupted", "",
-                          "stopped by a signal while waiting for " + awaited);
+  if (is_interrupted()) {
+    return interruption("waiting for " + awaited);
   }
   if (steady_clock::now() - since < time_out) {
     return {};
@@ -110,6 +111,27 @@ ir::Status Patience::check(steady_clock::time_point since, const std::string& aw
   text << "waited " << std::chrono::duration<double>(time_out).count() << " s for " << awaited
        << "; start what is missing, or raise --timeout-s";
   return ir::make_error(ir::ErrorKind::Runtime, "time-out", "", text.str());
+}
+
+ir::Error Patience::cause_of(ir::Error error) const {
+  const steady_clock::time_point until = steady_clock::now() + kSignalMoment;
+  while (!is_interrupted()) {
+    if (interrupted == nullptr || steady_clock::now() >= until) {
+      return error;
+    }
+    std::this_thread::sleep_for(kLookEvery);
+  }
+  return interruption("the ranks met");
+}
+
+bool Patience::is_interrupted() const {
+  return interrupted != nullptr && interrupted->load(std::memory_order_relaxed);
+}
+
+ir::Error Patience::interruption(const std::string& during) const {
+  const bool terminated = signal && signal() == SIGTERM;
+  return ir::make_error(ir::ErrorKind::Interrupted, terminated ? "terminated" : "interrupted", "",
+                        "stopped by a signal while " + during);
 }
 
 ir::Status check_port_free(std::uint16_t port) {

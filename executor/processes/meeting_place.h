@@ -23,6 +23,14 @@ struct Patience {
   /// Interrupted once that is set, "terminated" by SIGTERM and "interrupted" by SIGINT.
   [[nodiscard]] ir::Status check(std::chrono::steady_clock::time_point since,
                                  const std::string& awaited) const;
+
+  /// Why a peer or the meeting place is gone, of which `error` tells: the signal that this rank has
+  /// been sent, too, or is sent within kSignalMoment; else `error`.
+  [[nodiscard]] ir::Error cause_of(ir::Error error) const;
+
+ private:
+  [[nodiscard]] bool is_interrupted() const;
+  [[nodiscard]] ir::Error interruption(const std::string& during) const;
 };
 
 /// Whether `port` of this machine is free. Errors: Runtime "port-in-use", naming it.

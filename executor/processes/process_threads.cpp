@@ -51,7 +51,6 @@ bool Processes::send_frame(std::uint32_t peer, const Frame& frame) {
   const auto send = [&](std::span<const std::byte> bytes) {
     const ir::Status status = link.send(bytes);
     if (!status.ok()) {
-      const std::lock_guard lock(mutex_);
       lost(peer, status.error());
     }
     return status.ok();
@@ -102,7 +101,6 @@ void Processes::hear(std::uint32_t peer) {
   for (;;) {
     Head head;
     if (const ir::Status status = from.link->receive(head); !status.ok()) {
-      const std::lock_guard lock(mutex_);
       lost(peer, status.error());
       return;
     }
@@ -151,7 +149,6 @@ bool Processes::receive_tensors(std::uint32_t peer, const Arriving& arriving, De
       const std::size_t piece = std::min(kPieceBytes, tensors[i].bytes - at);
       if (const ir::Status status = from.link->receive({head.memory[i] + at, piece});
           !status.ok()) {
-        const std::lock_guard lock(mutex_);
         lost(peer, status.error());
         return false;
       }
@@ -261,12 +258,8 @@ void Processes::watch() {
     if (closing_) {
       return;
     }
-    if (!failure_ && options_.interrupted != nullptr &&
-        options_.interrupted->load(std::memory_order_relaxed)) {
-      record({.rank = rank(),
-              .signal = options_.signal ? options_.signal() : 0,
-              .error = ir::make_error(ErrorKind::Interrupted, "interrupted", "",
-                                      "stopped by a signal")});
+    if (!failure_ && interrupted()) {
+      record(interruption());
     }
     if (failure_ || Clock::now() < next_beat) {
       continue;

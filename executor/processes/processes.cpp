@@ -17,6 +17,8 @@ using ir::index_of;
 using std::chrono::nanoseconds;
 
 constexpr nanoseconds kLongestGrace = std::chrono::seconds(2);
+constexpr nanoseconds kLookEvery = std::chrono::milliseconds(5);
+constexpr const char* kPeerLost = "peer-lost";
 
 std::string rank_name(std::uint32_t rank) {
   return "rank " + std::to_string(rank);
@@ -237,7 +239,7 @@ ir::Error Processes::shown_failure() const {
   return shown(*failure_);
 }
 
-bool Processes::all_said(bool Peer::* last) const {
+bool Processes::all_said(bool Peer::*last) const {
   return std::ranges::all_of(peers_, [last](const Peer& peer) { return peer.*last; });
 }
 
@@ -252,11 +254,25 @@ void Processes::notify() {
   changed_.notify_all();
 }
 
+bool Processes::interrupted() const {
+  return options_.interrupted != nullptr && options_.interrupted->load(std::memory_order_relaxed);
+}
+
+Failure Processes::interruption() const {
+  return {
+      .rank = rank(),
+      .signal = options_.signal ? options_.signal() : 0,
+      .error = ir::make_error(ErrorKind::Interrupted, "interrupted", "", "stopped by a signal")};
+}
+
 void Processes::record(Failure failure) {
   if (failure_) {
     return;
   }
-  failure_ = std::move(failure);
+  // Who was signalled, too, knows why a rank is gone.
+  const std::vector<ir::Diagnostic>& causes = failure.error.diagnostics;
+  const bool signalled = !causes.empty() && causes.front().code == kPeerLost && interrupted();
+  failure_ = signalled ? interruption() : std::move(failure);
   const Parcel news = parcel_of(to_bytes(*failure_));
   for (Peer& peer : peers_) {
     if (peer.link && !peer.sent_last) {
@@ -272,8 +288,15 @@ void Processes::record(Failure failure) {
 }
 
 void Processes::lost(std::uint32_t peer, const ir::Error& error) {
+  std::unique_lock lock(mutex_);
   Peer& it = peers_[peer];
-  const bool expected = it.heard_last || closing_ || failure_;
+  const auto is_expected = [&] { return it.heard_last || closing_ || failure_; };
+  const Clock::time_point until = Clock::now() + kSignalMoment;
+  while (!is_expected() && !interrupted() && options_.interrupted != nullptr &&
+         Clock::now() < until) {
+    changed_.wait_for(lock, kLookEvery);
+  }
+  const bool expected = is_expected();
   const std::string receiving = it.receiving;
   it.sent_last = it.heard_last = true;
   it.queue.clear();
@@ -282,7 +305,7 @@ void Processes::lost(std::uint32_t peer, const ir::Error& error) {
     record({.rank = rank(),
             .signal = 0,
             .error = ir::make_error(
-                ErrorKind::Runtime, "peer-lost", "peer " + rank_name(peer),
+                ErrorKind::Runtime, kPeerLost, "peer " + rank_name(peer),
                 rank_name(peer) + " is gone: its process was killed or has exited without a word" +
                     (receiving.empty() ? "" : ", in the middle of " + receiving) + " (" +
                     error.diagnostics.front().message +

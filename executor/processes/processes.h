@@ -130,12 +130,16 @@ class Processes final : public Peers {
   [[nodiscard]] bool take(std::uint32_t peer, Frame frame);
   void watch();
   void look_for_silence();
+  /// The link to a peer broke; unless its end was due, that is a failure: the signal's, where this
+  /// rank was signalled or is within a moment. Requires: mutex_ free.
+  void lost(std::uint32_t peer, const ir::Error& error);
+  [[nodiscard]] bool interrupted() const;
+  [[nodiscard]] Failure interruption() const;
 
   // with mutex_ held
   void hear_done(std::uint32_t peer, std::uint32_t task, Parcel parcel);
   void cannot_take(std::uint32_t peer, const Arriving& arriving, const std::string& why);
   void record(Failure failure);
-  void lost(std::uint32_t peer, const ir::Error& error);
   void post(std::uint32_t peer, Frame frame);
   /// For whoever waits for a message, a last word or a failure.
   void notify();
@@ -144,7 +148,7 @@ class Processes final : public Peers {
   /// The task that it goes with, where it is one of the run at hand.
   [[nodiscard]] const ir::Task* task_of(const Arriving& arriving) const;
   [[nodiscard]] std::string describe(const Arriving& arriving) const;
-  [[nodiscard]] bool all_said(bool Peer::* last) const;
+  [[nodiscard]] bool all_said(bool Peer::*last) const;
   void join_all();
 
   const ProcessesOptions options_;

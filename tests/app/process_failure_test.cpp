@@ -153,13 +153,13 @@ TEST_CASE("processes: Ctrl-C to all ranks ends all of them, twice at once (J4)")
     RankedRun run(3);
     run.start_all(train(folder));
     run.wait_for(0, "samples/s\n");
-    for (std::uint32_t rank = 0; rank < 3; ++rank) {
-      run.signal(rank, SIGINT);
-      if (twice) {
+    for (int times = 0; times < (twice ? 2 : 1); ++times) {
+      for (std::uint32_t rank = 0; rank < 3; ++rank) {
         run.signal(rank, SIGINT);
       }
     }
     for (const auto& [rank, answer] : run.wait_all()) {
+      CAPTURE(rank);
       CHECK_MESSAGE(answer.status == 130, answer.err);
     }
     CHECK(port_is_free(run.port()));

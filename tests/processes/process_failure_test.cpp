@@ -133,6 +133,29 @@ TEST_CASE("processes: a rank that is gone without a word is named by all others"
   said.check(3, "rank ", ir::ErrorKind::Runtime);
 }
 
+TEST_CASE("processes: a rank lost just before this one's own signal comes is the signal's doing") {
+  for (const bool signalled : {true, false}) {
+    CAPTURE(signalled);
+    auto links = socket_links(2);
+    std::atomic<bool> interrupted = false;
+    Processes peers(std::move(links[0]),
+                    {.rank = 0, .interrupted = &interrupted, .signal = [] { return 15; }});
+    links[1].clear();  // as a second Ctrl-C kills it
+    std::thread signal([&] {
+      std::this_thread::sleep_for(milliseconds(50));
+      interrupted = signalled;
+    });
+    const auto parcel = peers.receive(1);
+    signal.join();
+    REQUIRE(!parcel.ok());
+    const ir::Error error = peers.leave(parcel.error());
+    CHECK(error.kind == (signalled ? ir::ErrorKind::Interrupted : ir::ErrorKind::Runtime));
+    CHECK(peers.signal() == (signalled ? 15 : 0));
+    const char* text = signalled ? "rank 0: stopped by a signal" : "peer rank 1: rank 1 is gone";
+    CHECK_MESSAGE(error.to_string().find(text) != std::string::npos, error.to_string());
+  }
+}
+
 TEST_CASE("processes: a rank of which nothing is heard has failed, whoever waits for it or not") {
   auto links = socket_links(3);  // nobody serves rank 1's ends
   std::vector<std::thread> threads;
