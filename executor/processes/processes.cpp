@@ -239,7 +239,7 @@ ir::Error Processes::shown_failure() const {
   return shown(*failure_);
 }
 
-bool Processes::all_said(bool Peer::*last) const {
+bool Processes::all_said(bool Peer::* last) const {
   return std::ranges::all_of(peers_, [last](const Peer& peer) { return peer.*last; });
 }
 

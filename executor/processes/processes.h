@@ -148,7 +148,7 @@ class Processes final : public Peers {
   /// The task that it goes with, where it is one of the run at hand.
   [[nodiscard]] const ir::Task* task_of(const Arriving& arriving) const;
   [[nodiscard]] std::string describe(const Arriving& arriving) const;
-  [[nodiscard]] bool all_said(bool Peer::*last) const;
+  [[nodiscard]] bool all_said(bool Peer::* last) const;
   void join_all();
 
   const ProcessesOptions options_;
