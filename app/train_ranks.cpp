@@ -93,8 +93,12 @@ ir::Status TrainRanks::connect([[maybe_unused]] std::chrono::nanoseconds time_ou
     // A peer that is gone is an error of the send, not the end of this process without a word.
     std::signal(SIGPIPE, SIG_IGN);
     const auto signal = [] { return InterruptGuard::exit_status() - 128; };
-    const executor::Patience patience{
-        .time_out = time_out, .interrupted = &InterruptGuard::interrupted(), .signal = signal};
+    const executor::Launcher launcher =
+        launch_->launched ? executor::Launcher(launch_->launcher) : executor::Launcher();
+    const executor::Patience patience{.time_out = time_out,
+                                      .interrupted = &InterruptGuard::interrupted(),
+                                      .signal = signal,
+                                      .launcher = launcher};
     auto links = executor::connect_gloo(*launch_, patience);
     if (!links.ok()) {
       return links.error();
@@ -104,7 +108,8 @@ ir::Status TrainRanks::connect([[maybe_unused]] std::chrono::nanoseconds time_ou
         executor::ProcessesOptions{.rank = launch_->rank,
                                    .time_out = time_out,
                                    .interrupted = &InterruptGuard::interrupted(),
-                                   .signal = signal});
+                                   .signal = signal,
+                                   .launcher = launcher});
   }
 #endif
   return {};

@@ -10,9 +10,9 @@
 
 namespace xpipe::executor {
 
-/// Ctrl-C and launchers signal all ranks, one after the other: a rank that a second signal kills
-/// may be missed by another before that one's own signal has come. Who finds a rank gone waits for
-/// so long before it calls that the cause.
+/// Ctrl-C signals all ranks, one after the other: a rank that the second one kills may be missed by
+/// another before that one's own first has come. Who finds a rank gone waits for so long before it
+/// calls that the cause.
 inline constexpr std::chrono::milliseconds kSignalMoment(200);
 
 struct Failure {

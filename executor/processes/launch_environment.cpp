@@ -149,6 +149,7 @@ ir::Result<std::optional<LaunchEnvironment>> launch_environment(const GetVariabl
                            .address = address_of(variables, *names),
                            .port = 0,
                            .launcher = names->launcher,
+                           .launched = names != kLaunchers || variables.has(names->job),
                            .agent_store = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True",
                            .attempt = variables.text("TORCHELASTIC_RESTART_COUNT")};
   if (variables.has("MASTER_PORT")) {

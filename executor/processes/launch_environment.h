@@ -17,6 +17,8 @@ struct LaunchEnvironment {
   std::string address;     ///< host of rank 0, where the ranks meet
   std::uint16_t port = 0;  ///< on that host
   std::string launcher;    ///< "torchrun", "mpirun", "srun": as printed
+  /// It did start this process, and waits for it; else RANK and WORLD_SIZE may be set by hand.
+  bool launched = false;
   /// torchrun holds the meeting place itself: rank 0 joins it as the others do.
   bool agent_store = false;
   /// Which of the ranks on this machine this is, and how many are there; absent: nobody says, and

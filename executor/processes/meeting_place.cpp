@@ -104,6 +104,9 @@ ir::Status Patience::check(steady_clock::time_point since, const std::string& aw
   if (is_interrupted()) {
     return interruption("waiting for " + awaited);
   }
+  if (launcher.is_gone()) {
+    return launcher.error();
+  }
   if (steady_clock::now() - since < time_out) {
     return {};
   }
@@ -114,6 +117,7 @@ ir::Status Patience::check(steady_clock::time_point since, const std::string& aw
 }
 
 ir::Error Patience::cause_of(ir::Error error) const {
+  const bool before = is_interrupted();
   const steady_clock::time_point until = steady_clock::now() + kSignalMoment;
   while (!is_interrupted()) {
     if (interrupted == nullptr || steady_clock::now() >= until) {
@@ -121,7 +125,11 @@ ir::Error Patience::cause_of(ir::Error error) const {
     }
     std::this_thread::sleep_for(kLookEvery);
   }
-  return interruption("the ranks met");
+  return before || !is_terminated() ? interruption("the ranks met") : error;
+}
+
+bool Patience::is_terminated() const {
+  return signal && signal() == SIGTERM;
 }
 
 bool Patience::is_interrupted() const {
@@ -129,9 +137,8 @@ bool Patience::is_interrupted() const {
 }
 
 ir::Error Patience::interruption(const std::string& during) const {
-  const bool terminated = signal && signal() == SIGTERM;
-  return ir::make_error(ir::ErrorKind::Interrupted, terminated ? "terminated" : "interrupted", "",
-                        "stopped by a signal while " + during);
+  return ir::make_error(ir::ErrorKind::Interrupted, is_terminated() ? "terminated" : "interrupted",
+                        "", "stopped by a signal while " + during);
 }
 
 ir::Status check_port_free(std::uint16_t port) {

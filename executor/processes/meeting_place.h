@@ -8,6 +8,7 @@
 #include <functional>
 #include <string>
 
+#include "executor/processes/launcher.h"
 #include "ir/status.h"
 
 namespace xpipe::executor {
@@ -18,18 +19,23 @@ struct Patience {
   const std::atomic<bool>* interrupted = nullptr;
   /// Which signal it was; none: SIGINT.
   std::function<int()> signal = {};
+  /// Looked at all the time: its end is the run's.
+  Launcher launcher = {};
 
   /// Runtime "time-out" once `since` is longer ago than the time-out, saying what was `awaited`;
+  /// Runtime "launcher-gone";
   /// Interrupted once that is set, "terminated" by SIGTERM and "interrupted" by SIGINT.
   [[nodiscard]] ir::Status check(std::chrono::steady_clock::time_point since,
                                  const std::string& awaited) const;
 
-  /// Why a peer or the meeting place is gone, of which `error` tells: the signal that this rank has
-  /// been sent, too, or is sent within kSignalMoment; else `error`.
+  /// Why a peer or the meeting place is gone, of which `error` tells: the signal that this rank had
+  /// been sent, too, or a Ctrl-C within kSignalMoment; else `error`, since a SIGTERM that comes
+  /// later may be a launcher's answer.
   [[nodiscard]] ir::Error cause_of(ir::Error error) const;
 
  private:
   [[nodiscard]] bool is_interrupted() const;
+  [[nodiscard]] bool is_terminated() const;
   [[nodiscard]] ir::Error interruption(const std::string& during) const;
 };
 

@@ -261,6 +261,9 @@ void Processes::watch() {
     if (!failure_ && interrupted()) {
       record(interruption());
     }
+    if (!failure_ && options_.launcher.is_gone()) {
+      record({.rank = rank(), .signal = 0, .error = options_.launcher.error()});
+    }
     if (failure_ || Clock::now() < next_beat) {
       continue;
     }

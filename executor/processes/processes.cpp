@@ -1,6 +1,7 @@
 #include "executor/processes/processes.h"
 
 #include <algorithm>
+#include <csignal>
 #include <iterator>
 #include <sstream>
 #include <utility>
@@ -17,7 +18,7 @@ using ir::index_of;
 using std::chrono::nanoseconds;
 
 constexpr nanoseconds kLongestGrace = std::chrono::seconds(2);
-constexpr nanoseconds kLookEvery = std::chrono::milliseconds(5);
+constexpr nanoseconds kSignalEvery = std::chrono::milliseconds(5);
 constexpr const char* kPeerLost = "peer-lost";
 
 std::string rank_name(std::uint32_t rank) {
@@ -28,6 +29,11 @@ std::string in_seconds(nanoseconds time) {
   std::ostringstream text;
   text << std::chrono::duration<double>(time).count() << " s";
   return text.str();
+}
+
+bool is_loss(const Failure& failure) {
+  const std::vector<ir::Diagnostic>& causes = failure.error.diagnostics;
+  return !causes.empty() && causes.front().code == kPeerLost;
 }
 
 }  // namespace
@@ -258,6 +264,10 @@ bool Processes::interrupted() const {
   return options_.interrupted != nullptr && options_.interrupted->load(std::memory_order_relaxed);
 }
 
+bool Processes::interrupted_by_all() const {
+  return interrupted() && (!options_.signal || options_.signal() == SIGINT);
+}
+
 Failure Processes::interruption() const {
   return {
       .rank = rank(),
@@ -269,10 +279,13 @@ void Processes::record(Failure failure) {
   if (failure_) {
     return;
   }
-  // Who was signalled, too, knows why a rank is gone.
-  const std::vector<ir::Diagnostic>& causes = failure.error.diagnostics;
-  const bool signalled = !causes.empty() && causes.front().code == kPeerLost && interrupted();
-  failure_ = signalled ? interruption() : std::move(failure);
+  if (is_loss(failure) && interrupted_by_all()) {
+    failure = interruption();
+  } else if (failure.error.kind == ErrorKind::Interrupted && failure.rank == rank() && loss_ &&
+             !interrupted_by_all()) {
+    failure = *loss_;
+  }
+  failure_ = std::move(failure);
   const Parcel news = parcel_of(to_bytes(*failure_));
   for (Peer& peer : peers_) {
     if (peer.link && !peer.sent_last) {
@@ -291,27 +304,33 @@ void Processes::lost(std::uint32_t peer, const ir::Error& error) {
   std::unique_lock lock(mutex_);
   Peer& it = peers_[peer];
   const auto is_expected = [&] { return it.heard_last || closing_ || failure_; };
-  const Clock::time_point until = Clock::now() + kSignalMoment;
-  while (!is_expected() && !interrupted() && options_.interrupted != nullptr &&
-         Clock::now() < until) {
-    changed_.wait_for(lock, kLookEvery);
+  if (!is_expected() && interrupted()) {
+    record(interruption());
   }
-  const bool expected = is_expected();
-  const std::string receiving = it.receiving;
+  if (!is_expected()) {
+    Failure loss{
+        .rank = rank(),
+        .signal = 0,
+        .error = ir::make_error(
+            ErrorKind::Runtime, kPeerLost, "peer " + rank_name(peer),
+            rank_name(peer) + " is gone: its process was killed or has exited without a word" +
+                (it.receiving.empty() ? "" : ", in the middle of " + it.receiving) + " (" +
+                error.diagnostics.front().message +
+                "); its own output, or the launcher's, "
+                "says more")};
+    loss_ = loss_.value_or(loss);
+    const Clock::time_point until = Clock::now() + kSignalMoment;
+    while (!is_expected() && !interrupted() && options_.interrupted != nullptr &&
+           Clock::now() < until) {
+      changed_.wait_for(lock, kSignalEvery);
+    }
+    if (!is_expected()) {
+      record(std::move(loss));
+    }
+  }
   it.sent_last = it.heard_last = true;
   it.queue.clear();
   it.ready.notify_one();
-  if (!expected) {
-    record({.rank = rank(),
-            .signal = 0,
-            .error = ir::make_error(
-                ErrorKind::Runtime, kPeerLost, "peer " + rank_name(peer),
-                rank_name(peer) + " is gone: its process was killed or has exited without a word" +
-                    (receiving.empty() ? "" : ", in the middle of " + receiving) + " (" +
-                    error.diagnostics.front().message +
-                    "); its own output, or the launcher's, "
-                    "says more")});
-  }
   notify();
 }
 

@@ -34,6 +34,7 @@
 #include "executor/peers.h"
 #include "executor/processes/failure.h"
 #include "executor/processes/frame.h"
+#include "executor/processes/launcher.h"
 #include "executor/processes/link.h"
 #include "ir/ids.h"
 #include "ir/schedule.h"
@@ -49,6 +50,8 @@ struct ProcessesOptions {
   const std::atomic<bool>* interrupted = nullptr;
   /// Which signal it was.
   std::function<int()> signal = {};
+  /// Looked at all the time: its end is the run's.
+  Launcher launcher = {};
 };
 
 class Processes final : public Peers {
@@ -131,9 +134,11 @@ class Processes final : public Peers {
   void watch();
   void look_for_silence();
   /// The link to a peer broke; unless its end was due, that is a failure: the signal's, where this
-  /// rank was signalled or is within a moment. Requires: mutex_ free.
+  /// rank had been signalled or hears Ctrl-C within kSignalMoment. Requires: mutex_ free.
   void lost(std::uint32_t peer, const ir::Error& error);
   [[nodiscard]] bool interrupted() const;
+  /// By Ctrl-C, which reaches all ranks. SIGTERM may be a launcher's answer to a rank's death.
+  [[nodiscard]] bool interrupted_by_all() const;
   [[nodiscard]] Failure interruption() const;
 
   // with mutex_ held
@@ -161,6 +166,7 @@ class Processes final : public Peers {
   // guarded by mutex_
   bool closing_ = false;
   std::optional<Failure> failure_;
+  std::optional<Failure> loss_;  ///< the first, unless a Ctrl-C explains it within kSignalMoment
   Mail* mail_ = nullptr;
   Backend* backend_ = nullptr;
   const ir::Schedule* schedule_ = nullptr;

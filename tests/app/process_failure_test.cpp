@@ -167,6 +167,21 @@ TEST_CASE("processes: Ctrl-C to all ranks ends all of them, twice at once (J4)")
   }
 }
 
+// mpirun itself ends at once on Ctrl-C twice within a second, and leaves its processes behind.
+TEST_CASE("processes: ranks whose launcher is gone end, too, before and after they have met") {
+  for (const bool meet : {true, false}) {
+    CAPTURE(meet);
+    const ScratchFolder folder;
+    RankedRun run(3);
+    run.launch(meet ? 3 : 1, train(folder));
+    meet ? run.wait_for(0, "samples/s\n") : run.wait_for_port();
+    run.kill_launcher();
+    check_ends(run.wait_all(), 5, {"mpirun, which had started this rank", "launcher-gone"});
+    CHECK(port_is_free(run.port()));
+    CHECK(folder.list().empty());
+  }
+}
+
 TEST_CASE("processes: rank 0 alone can be interrupted while it waits for the others (J4)") {
   for (const auto& [signal, status] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     const ScratchFolder folder;

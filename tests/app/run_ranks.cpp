@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -86,6 +87,9 @@ RankedRun::RankedRun(std::uint32_t world) : RankedRun(world, free_port()) {}
 RankedRun::RankedRun(std::uint32_t world, std::uint16_t port) : world_(world), port_(port) {}
 
 RankedRun::~RankedRun() {
+  if (launcher_ > 0) {
+    kill_launcher();
+  }
   for (const auto& [rank, pid] : running_) {
     kill(pid, SIGKILL);
     waitpid(pid, nullptr, 0);
@@ -94,6 +98,26 @@ RankedRun::~RankedRun() {
 
 std::string RankedRun::file(std::uint32_t rank, const char* stream) const {
   return folder_.path(std::to_string(rank) + "." + stream);
+}
+
+void RankedRun::become(std::uint32_t rank,
+                       const std::vector<std::string>& arguments,
+                       const Variables& variables) const {
+  std::vector<std::string> words = {XPIPE_BINARY};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
+  for (std::string& word : words) {
+    argv.push_back(word.data());
+  }
+  argv.push_back(nullptr);
+  for (const auto& [name, value] : variables) {
+    setenv(name.c_str(), value.c_str(), 1);
+  }
+  dup2(open(file(rank, "out").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600), STDOUT_FILENO);
+  dup2(open(file(rank, "err").c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600), STDERR_FILENO);
+  execv(argv[0], argv.data());
+  _exit(127);
 }
 
 void RankedRun::start(std::uint32_t rank,
@@ -106,28 +130,52 @@ void RankedRun::start(std::uint32_t rank,
   for (const auto& [name, value] : more) {
     variables[name] = value;
   }
-  std::vector<std::string> words = {XPIPE_BINARY};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (std::string& word : words) {
-    argv.push_back(word.data());
-  }
-  argv.push_back(nullptr);
-  const std::string out = file(rank, "out");
-  const std::string err = file(rank, "err");
   const pid_t pid = fork();
   REQUIRE(pid >= 0);
   if (pid == 0) {
-    for (const auto& [name, value] : variables) {
-      setenv(name.c_str(), value.c_str(), 1);
-    }
-    dup2(open(out.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600), STDOUT_FILENO);
-    dup2(open(err.c_str(), O_CREAT | O_WRONLY | O_TRUNC, 0600), STDERR_FILENO);
-    execv(argv[0], argv.data());
-    _exit(127);
+    become(rank, arguments, variables);
   }
   running_[rank] = pid;
+}
+
+void RankedRun::launch(std::uint32_t ranks, const std::vector<std::string>& arguments) {
+  // Whom the launcher leaves behind is this process's to wait for.
+  REQUIRE(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  launcher_ = fork();
+  REQUIRE(launcher_ >= 0);
+  if (launcher_ == 0) {
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+      const pid_t pid = fork();
+      if (pid == 0) {
+        become(rank, arguments,
+               {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                {"OMPI_COMM_WORLD_SIZE", std::to_string(world_)},
+                {"MASTER_ADDR", "127.0.0.1"},
+                {"MASTER_PORT", std::to_string(port_)}});
+      }
+      if (write(ends[1], &pid, sizeof(pid)) != sizeof(pid)) {
+        _exit(1);
+      }
+    }
+    for (;;) {
+      pause();
+    }
+  }
+  for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+    pid_t pid = 0;
+    REQUIRE(read(ends[0], &pid, sizeof(pid)) == sizeof(pid));
+    running_[rank] = pid;
+  }
+  close(ends[0]);
+  close(ends[1]);
+}
+
+void RankedRun::kill_launcher() {
+  kill(launcher_, SIGKILL);
+  waitpid(launcher_, nullptr, 0);
+  launcher_ = 0;
 }
 
 void RankedRun::start_all(const std::vector<std::string>& arguments, const Variables& more) {
@@ -141,13 +189,28 @@ void RankedRun::signal(std::uint32_t rank, int number) {
   kill(running_[rank], number);
 }
 
+void RankedRun::stop_when(std::uint32_t rank, const std::function<bool()>& is_moment) {
+  for (;;) {
+    while (!is_moment()) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    signal(rank, SIGSTOP);
+    int status = 0;
+    REQUIRE(waitpid(running_[rank], &status, WUNTRACED) == running_[rank]);
+    REQUIRE(WIFSTOPPED(status));
+    if (is_moment()) {
+      return;
+    }
+    signal(rank, SIGCONT);
+  }
+}
+
 void RankedRun::wait_for(std::uint32_t rank, const std::string& marker) {
   siginfo_t info{};
   while (read_all(file(rank, "out")).find(marker) == std::string::npos) {
     info.si_pid = 0;
-    const int ended =
-        waitid(P_PID, static_cast<id_t>(running_[rank]), &info, WEXITED | WNOHANG | WNOWAIT);
-    if (ended != 0 || info.si_pid != 0) {
+    waitid(P_PID, static_cast<id_t>(running_[rank]), &info, WEXITED | WNOHANG | WNOWAIT);
+    if (info.si_pid != 0) {
       return;
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(5));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -61,7 +62,16 @@ class RankedRun {
   /// Starts all ranks alike.
   void start_all(const std::vector<std::string>& arguments, const Variables& more = {});
 
+  /// Starts the first `ranks` as children of a process of their own, as mpirun does.
+  void launch(std::uint32_t ranks, const std::vector<std::string>& arguments);
+
+  /// Kills that process; its ranks stay.
+  void kill_launcher();
+
   void signal(std::uint32_t rank, int number);
+
+  /// Stops `rank` at a moment for which `is_moment` holds once it stands still; SIGCONT goes on.
+  void stop_when(std::uint32_t rank, const std::function<bool()>& is_moment);
 
   /// Until rank `rank` has written `marker` to stdout (or has ended).
   void wait_for(std::uint32_t rank, const std::string& marker);
@@ -79,11 +89,16 @@ class RankedRun {
 
  private:
   [[nodiscard]] std::string file(std::uint32_t rank, const char* stream) const;
+  /// This process becomes the rank.
+  [[noreturn]] void become(std::uint32_t rank,
+                           const std::vector<std::string>& arguments,
+                           const Variables& variables) const;
 
   const std::uint32_t world_;
   const std::uint16_t port_;
   ScratchFolder folder_;
   std::map<std::uint32_t, pid_t> running_;
+  pid_t launcher_ = 0;
 };
 
 }  // namespace xpipe::app_test

@@ -57,6 +57,17 @@ TEST_CASE("launch: torchrun's variables") {
                                     .attempt = "2"});
 }
 
+TEST_CASE("launch: a launcher that waits for its processes is told from variables set by hand") {
+  Variables variables = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_PORT", "29511"}};
+  CHECK_FALSE(good(variables).launched);
+  variables["TORCHELASTIC_RUN_ID"] = "none";
+  CHECK(good(variables).launched);
+  CHECK(
+      good({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}, {"PMIX_NAMESPACE", "1"}})
+          .launched);
+  CHECK(good({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_ID", "99"}}).launched);
+}
+
 TEST_CASE(
     "launch: mpirun's variables; a port from the job, the same on all ranks, others' another") {
   const auto job = [](const char* rank, const char* name) {
