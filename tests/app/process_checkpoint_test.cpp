@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <doctest/doctest.h>
@@ -46,11 +47,32 @@ Json run(std::uint32_t world, Words words) {
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    names.push_back(entry.path().filename().string());
+  std::error_code changes;  // they may while this looks
+  for (fs::directory_iterator entry(folder, changes), end; !changes && entry != end;
+       entry.increment(changes)) {
+    names.push_back(entry->path().filename().string());
   }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+bool is_new(const std::string& name) {
+  return name.starts_with(".new-");
+}
+
+std::vector<std::string> whole_ones_in(const std::string& folder) {
+  std::vector<std::string> names = names_in(folder);
+  std::erase_if(names, is_new);
+  return names;
+}
+
+/// Some layers of a checkpoint are there, not all.
+bool is_half_written(const std::string& folder) {
+  const std::vector<std::string> names = names_in(folder);
+  const auto begun = std::ranges::find_if(names, is_new);
+  std::error_code gone;
+  const fs::path of = fs::path(folder) / (begun == names.end() ? "none" : *begun);
+  return fs::exists(of / "layer-000.pt", gone) && !fs::exists(of / "manifest.json", gone);
 }
 
 }  // namespace
@@ -129,28 +151,34 @@ TEST_CASE("processes: files of an export, and of a model that was saved, are tho
   CHECK(save(2, "two.pt") == save(1, "one.pt"));
 }
 
-TEST_CASE("processes: whichever rank is killed, the last checkpoint is whole") {
+TEST_CASE("processes: whichever rank is killed during a write, the last checkpoint is whole") {
   const ScratchFolder folder;
   const std::string place = folder.path("c");
   Words more = {"--epochs", "100000", "--checkpoint", place, "--checkpoint-every", "1"};
-  for (const std::uint32_t killed : {1U, 0U, 1U}) {
+  for (const std::uint32_t killed : {1U, 0U, 1U, 0U}) {
     CAPTURE(killed);
     RankedRun ranks(2);
     ranks.start_all(small_run(more));
-    ranks.wait_for(0, " %");  // an epoch: there are checkpoints, and one is being written
+    ranks.wait_for(0, " %");  // an epoch: there are checkpoints
+    ranks.stop_when(0, [&place] { return is_half_written(place); });
+    const std::vector<std::string> whole = whole_ones_in(place);
+    CHECK(!whole.empty());
     ranks.signal(killed, SIGKILL);
+    ranks.signal(0, SIGCONT);
     const Answer other = ranks.wait(1 - killed);
     CHECK(other.status == 5);
     CHECK_MESSAGE(
         other.err.find("rank " + std::to_string(killed) + " is gone") != std::string::npos,
         other.err);
     CHECK(ranks.wait(killed).status == 128 + SIGKILL);
+    CHECK(whole_ones_in(place) == whole);
     more[2] = "--resume";
   }
   // One process goes on from what two have left.
   const Answer answer = run_xpipe_and_signal(small_run(more), " %", SIGINT);
   CHECK(answer.status == 130);
   CHECK_MESSAGE(answer.out.find("going on from " + place) != std::string::npos, answer.out);
+  CHECK(names_in(place) == whole_ones_in(place));
 }
 
 TEST_CASE("processes: a full disk of rank 0 ends all, and the checkpoints before it stay") {
