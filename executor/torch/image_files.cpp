@@ -315,8 +315,9 @@ ir::Result<ImageFolder> read_image_folder(const fs::path& folder) {
     return broken(folder, mnist ? "two-kinds" : "unknown-data",
                   std::string(mnist ? "holds both MNIST's and CIFAR-10's names"
                                     : "holds no data that XPipe knows") +
-                      "; want train-images-idx3-ubyte and its companions (MNIST) or "
-                      "data_batch_1.bin and its companions (CIFAR-10)");
+                      "; want train-images-idx3-ubyte and its companions (MNIST), "
+                      "data_batch_1.bin and its companions (CIFAR-10), or a folder of JPEG or PNG "
+                      "images a class (Tiny ImageNet: below train/)");
   }
   return mnist ? read_mnist(folder) : read_cifar10(folder);
 }
