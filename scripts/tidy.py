@@ -82,6 +82,7 @@ def main():
     options = sys.argv[2:]
     wanted = {os.path.realpath(line.rstrip("\n")) for line in sys.stdin}
     folder, units = join(build, wanted)
+    units.sort(key=lambda unit: len(unit.origin), reverse=True)  # long ones first, short ones last
     failed = False
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         runs = {pool.submit(tidy, folder, options, unit.path): unit for unit in units}
