@@ -92,24 +92,19 @@ ir::Status TrainRanks::connect([[maybe_unused]] std::chrono::nanoseconds time_ou
   if (launch_) {
     // A peer that is gone is an error of the send, not the end of this process without a word.
     std::signal(SIGPIPE, SIG_IGN);
-    const auto signal = [] { return InterruptGuard::exit_status() - 128; };
-    const executor::Launcher launcher =
-        launch_->launched ? executor::Launcher(launch_->launcher) : executor::Launcher();
-    const executor::Patience patience{.time_out = time_out,
-                                      .interrupted = &InterruptGuard::interrupted(),
-                                      .signal = signal,
-                                      .launcher = launcher};
+    const executor::Stops stops{.interrupted = &InterruptGuard::interrupted(),
+                                .signal = [] { return InterruptGuard::exit_status() - 128; },
+                                .launcher = launch_->launched
+                                                ? executor::Launcher(launch_->launcher)
+                                                : executor::Launcher()};
+    const executor::Patience patience{.time_out = time_out, .stops = stops};
     auto links = executor::connect_gloo(*launch_, patience);
     if (!links.ok()) {
       return links.error();
     }
     processes_ = std::make_unique<executor::Processes>(
         std::move(links).value(),
-        executor::ProcessesOptions{.rank = launch_->rank,
-                                   .time_out = time_out,
-                                   .interrupted = &InterruptGuard::interrupted(),
-                                   .signal = signal,
-                                   .launcher = launcher});
+        executor::ProcessesOptions{.rank = launch_->rank, .time_out = time_out, .stops = stops});
   }
 #endif
   return {};

@@ -2,18 +2,12 @@
 // every rank reports the same cause, with the rank that it came from in front.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <string>
 
 #include "ir/status.h"
 
 namespace xpipe::executor {
-
-/// Ctrl-C signals all ranks, one after the other: a rank that the second one kills may be missed by
-/// another before that one's own first has come. Who finds a rank gone waits for so long before it
-/// calls that the cause.
-inline constexpr std::chrono::milliseconds kSignalMoment(200);
 
 struct Failure {
   std::uint32_t rank = 0;  ///< where it happened, or who noticed

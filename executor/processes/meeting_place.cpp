@@ -15,8 +15,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "executor/processes/failure.h"
-
 namespace xpipe::executor {
 
 namespace {
@@ -26,7 +24,6 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kTryEvery(50);
 constexpr milliseconds kOneTry(1000);
-constexpr milliseconds kLookEvery(5);
 
 std::string message_of(int error) {
   return std::generic_category().message(error);
@@ -98,14 +95,20 @@ std::string try_to_connect(const std::string& host, std::uint16_t port) {
   return try_addresses(list);
 }
 
+ir::Error interruption(const Stops& stops, const std::string& during) {
+  return ir::make_error(ir::ErrorKind::Interrupted,
+                        stops.signal_number() == SIGTERM ? "terminated" : "interrupted", "",
+                        "stopped by a signal while " + during);
+}
+
 }  // namespace
 
 ir::Status Patience::check(steady_clock::time_point since, const std::string& awaited) const {
-  if (is_interrupted()) {
-    return interruption("waiting for " + awaited);
+  if (stops.is_interrupted()) {
+    return interruption(stops, "waiting for " + awaited);
   }
-  if (launcher.is_gone()) {
-    return launcher.error();
+  if (stops.launcher.is_gone()) {
+    return stops.launcher.error();
   }
   if (steady_clock::now() - since < time_out) {
     return {};
@@ -117,28 +120,12 @@ ir::Status Patience::check(steady_clock::time_point since, const std::string& aw
 }
 
 ir::Error Patience::cause_of(ir::Error error) const {
-  const bool before = is_interrupted();
+  const bool before = stops.is_interrupted();
   const steady_clock::time_point until = steady_clock::now() + kSignalMoment;
-  while (!is_interrupted()) {
-    if (interrupted == nullptr || steady_clock::now() >= until) {
-      return error;
-    }
-    std::this_thread::sleep_for(kLookEvery);
+  while (!stops.is_interrupted() && stops.interrupted != nullptr && steady_clock::now() < until) {
+    std::this_thread::sleep_for(kSignalEvery);
   }
-  return before || !is_terminated() ? interruption("the ranks met") : error;
-}
-
-bool Patience::is_terminated() const {
-  return signal && signal() == SIGTERM;
-}
-
-bool Patience::is_interrupted() const {
-  return interrupted != nullptr && interrupted->load(std::memory_order_relaxed);
-}
-
-ir::Error Patience::interruption(const std::string& during) const {
-  return ir::make_error(ir::ErrorKind::Interrupted, is_terminated() ? "terminated" : "interrupted",
-                        "", "stopped by a signal while " + during);
+  return before || stops.is_ctrl_c() ? interruption(stops, "the ranks met") : error;
 }
 
 ir::Status check_port_free(std::uint16_t port) {

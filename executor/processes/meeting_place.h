@@ -2,29 +2,22 @@
 // is asked: so that a wait for it can be interrupted, and what is wrong with it is said plainly.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 
-#include "executor/processes/launcher.h"
+#include "executor/processes/stops.h"
 #include "ir/status.h"
 
 namespace xpipe::executor {
 
 struct Patience {
   std::chrono::nanoseconds time_out = std::chrono::seconds(300);
-  /// Looked at all the time; may be null.
-  const std::atomic<bool>* interrupted = nullptr;
-  /// Which signal it was; none: SIGINT.
-  std::function<int()> signal = {};
-  /// Looked at all the time: its end is the run's.
-  Launcher launcher = {};
+  Stops stops = {};
 
   /// Runtime "time-out" once `since` is longer ago than the time-out, saying what was `awaited`;
-  /// Runtime "launcher-gone";
-  /// Interrupted once that is set, "terminated" by SIGTERM and "interrupted" by SIGINT.
+  /// Runtime "launcher-gone"; Interrupted once that is set, "terminated" by
+  /// SIGTERM and "interrupted" by SIGINT.
   [[nodiscard]] ir::Status check(std::chrono::steady_clock::time_point since,
                                  const std::string& awaited) const;
 
@@ -32,11 +25,6 @@ struct Patience {
   /// been sent, too, or a Ctrl-C within kSignalMoment; else `error`, since a SIGTERM that comes
   /// later may be a launcher's answer.
   [[nodiscard]] ir::Error cause_of(ir::Error error) const;
-
- private:
-  [[nodiscard]] bool is_interrupted() const;
-  [[nodiscard]] bool is_terminated() const;
-  [[nodiscard]] ir::Error interruption(const std::string& during) const;
 };
 
 /// Whether `port` of this machine is free. Errors: Runtime "port-in-use", naming it.

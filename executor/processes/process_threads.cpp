@@ -258,11 +258,11 @@ void Processes::watch() {
     if (closing_) {
       return;
     }
-    if (!failure_ && interrupted()) {
+    if (!failure_ && options_.stops.is_interrupted()) {
       record(interruption());
     }
-    if (!failure_ && options_.launcher.is_gone()) {
-      record({.rank = rank(), .signal = 0, .error = options_.launcher.error()});
+    if (!failure_ && options_.stops.launcher.is_gone()) {
+      record({.rank = rank(), .signal = 0, .error = options_.stops.launcher.error()});
     }
     if (failure_ || Clock::now() < next_beat) {
       continue;

@@ -1,7 +1,6 @@
 #include "executor/processes/processes.h"
 
 #include <algorithm>
-#include <csignal>
 #include <iterator>
 #include <sstream>
 #include <utility>
@@ -18,7 +17,6 @@ using ir::index_of;
 using std::chrono::nanoseconds;
 
 constexpr nanoseconds kLongestGrace = std::chrono::seconds(2);
-constexpr nanoseconds kSignalEvery = std::chrono::milliseconds(5);
 constexpr const char* kPeerLost = "peer-lost";
 
 std::string rank_name(std::uint32_t rank) {
@@ -187,10 +185,7 @@ ir::Result<Parcel> Processes::receive(std::uint32_t from) {
 }
 
 void Processes::fail(ir::Error error) {
-  int signal = 0;
-  if (error.kind == ErrorKind::Interrupted && options_.signal) {
-    signal = options_.signal();
-  }
+  const int signal = error.kind == ErrorKind::Interrupted ? options_.stops.signal_number() : 0;
   const std::lock_guard lock(mutex_);
   record({.rank = rank(), .signal = signal, .error = std::move(error)});
 }
@@ -260,29 +255,33 @@ void Processes::notify() {
   changed_.notify_all();
 }
 
-bool Processes::interrupted() const {
-  return options_.interrupted != nullptr && options_.interrupted->load(std::memory_order_relaxed);
-}
-
-bool Processes::interrupted_by_all() const {
-  return interrupted() && (!options_.signal || options_.signal() == SIGINT);
-}
-
 Failure Processes::interruption() const {
   return {
       .rank = rank(),
-      .signal = options_.signal ? options_.signal() : 0,
+      .signal = options_.stops.signal_number(),
       .error = ir::make_error(ErrorKind::Interrupted, "interrupted", "", "stopped by a signal")};
+}
+
+Failure Processes::loss_of(std::uint32_t peer, const ir::Error& error) const {
+  const std::string& receiving = peers_[peer].receiving;
+  return {.rank = rank(),
+          .signal = 0,
+          .error = ir::make_error(
+              ErrorKind::Runtime, kPeerLost, "peer " + rank_name(peer),
+              rank_name(peer) + " is gone: its process was killed or has exited without a word" +
+                  (receiving.empty() ? "" : ", in the middle of " + receiving) + " (" +
+                  error.diagnostics.front().message +
+                  "); its own output, or the launcher's, says more")};
 }
 
 void Processes::record(Failure failure) {
   if (failure_) {
     return;
   }
-  if (is_loss(failure) && interrupted_by_all()) {
+  const bool is_own_signal = failure.error.kind == ErrorKind::Interrupted && failure.rank == rank();
+  if (is_loss(failure) && options_.stops.is_ctrl_c()) {
     failure = interruption();
-  } else if (failure.error.kind == ErrorKind::Interrupted && failure.rank == rank() && loss_ &&
-             !interrupted_by_all()) {
+  } else if (is_own_signal && loss_ && !options_.stops.is_ctrl_c()) {
     failure = *loss_;
   }
   failure_ = std::move(failure);
@@ -304,28 +303,20 @@ void Processes::lost(std::uint32_t peer, const ir::Error& error) {
   std::unique_lock lock(mutex_);
   Peer& it = peers_[peer];
   const auto is_expected = [&] { return it.heard_last || closing_ || failure_; };
-  if (!is_expected() && interrupted()) {
+  if (!is_expected() && options_.stops.is_interrupted()) {
     record(interruption());
   }
   if (!is_expected()) {
-    Failure loss{
-        .rank = rank(),
-        .signal = 0,
-        .error = ir::make_error(
-            ErrorKind::Runtime, kPeerLost, "peer " + rank_name(peer),
-            rank_name(peer) + " is gone: its process was killed or has exited without a word" +
-                (it.receiving.empty() ? "" : ", in the middle of " + it.receiving) + " (" +
-                error.diagnostics.front().message +
-                "); its own output, or the launcher's, "
-                "says more")};
-    loss_ = loss_.value_or(loss);
+    if (!loss_) {
+      loss_ = loss_of(peer, error);
+    }
     const Clock::time_point until = Clock::now() + kSignalMoment;
-    while (!is_expected() && !interrupted() && options_.interrupted != nullptr &&
-           Clock::now() < until) {
+    while (!is_expected() && !options_.stops.is_interrupted() &&
+           options_.stops.interrupted != nullptr && Clock::now() < until) {
       changed_.wait_for(lock, kSignalEvery);
     }
     if (!is_expected()) {
-      record(std::move(loss));
+      record(*loss_);
     }
   }
   it.sent_last = it.heard_last = true;

@@ -34,8 +34,8 @@
 #include "executor/peers.h"
 #include "executor/processes/failure.h"
 #include "executor/processes/frame.h"
-#include "executor/processes/launcher.h"
 #include "executor/processes/link.h"
+#include "executor/processes/stops.h"
 #include "ir/ids.h"
 #include "ir/schedule.h"
 #include "ir/status.h"
@@ -46,12 +46,7 @@ struct ProcessesOptions {
   std::uint32_t rank = 0;
   /// Bounds every wait. A rank that is silent for three quarters of it has failed. > 0.
   std::chrono::nanoseconds time_out = std::chrono::seconds(300);
-  /// Looked at all the time; set by a signal handler. May be null.
-  const std::atomic<bool>* interrupted = nullptr;
-  /// Which signal it was.
-  std::function<int()> signal = {};
-  /// Looked at all the time: its end is the run's.
-  Launcher launcher = {};
+  Stops stops = {};
 };
 
 class Processes final : public Peers {
@@ -136,10 +131,8 @@ class Processes final : public Peers {
   /// The link to a peer broke; unless its end was due, that is a failure: the signal's, where this
   /// rank had been signalled or hears Ctrl-C within kSignalMoment. Requires: mutex_ free.
   void lost(std::uint32_t peer, const ir::Error& error);
-  [[nodiscard]] bool interrupted() const;
-  /// By Ctrl-C, which reaches all ranks. SIGTERM may be a launcher's answer to a rank's death.
-  [[nodiscard]] bool interrupted_by_all() const;
   [[nodiscard]] Failure interruption() const;
+  [[nodiscard]] Failure loss_of(std::uint32_t peer, const ir::Error& error) const;
 
   // with mutex_ held
   void hear_done(std::uint32_t peer, std::uint32_t task, Parcel parcel);

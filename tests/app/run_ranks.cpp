@@ -142,7 +142,7 @@ void RankedRun::launch(std::uint32_t ranks, const std::vector<std::string>& argu
   // Whom the launcher leaves behind is this process's to wait for.
   REQUIRE(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
   int ends[2];
-  REQUIRE(pipe(ends) == 0);
+  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
   launcher_ = fork();
   REQUIRE(launcher_ >= 0);
   if (launcher_ == 0) {
@@ -155,7 +155,7 @@ void RankedRun::launch(std::uint32_t ranks, const std::vector<std::string>& argu
                 {"MASTER_ADDR", "127.0.0.1"},
                 {"MASTER_PORT", std::to_string(port_)}});
       }
-      if (write(ends[1], &pid, sizeof(pid)) != sizeof(pid)) {
+      if (pid < 0 || write(ends[1], &pid, sizeof(pid)) != sizeof(pid)) {
         _exit(1);
       }
     }
@@ -163,13 +163,13 @@ void RankedRun::launch(std::uint32_t ranks, const std::vector<std::string>& argu
       pause();
     }
   }
+  close(ends[1]);
   for (std::uint32_t rank = 0; rank < ranks; ++rank) {
     pid_t pid = 0;
     REQUIRE(read(ends[0], &pid, sizeof(pid)) == sizeof(pid));
     running_[rank] = pid;
   }
   close(ends[0]);
-  close(ends[1]);
 }
 
 void RankedRun::kill_launcher() {
@@ -192,6 +192,7 @@ void RankedRun::signal(std::uint32_t rank, int number) {
 void RankedRun::stop_when(std::uint32_t rank, const std::function<bool()>& is_moment) {
   for (;;) {
     while (!is_moment()) {
+      REQUIRE(!has_ended(rank));
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
     signal(rank, SIGSTOP);
@@ -205,14 +206,14 @@ void RankedRun::stop_when(std::uint32_t rank, const std::function<bool()>& is_mo
   }
 }
 
-void RankedRun::wait_for(std::uint32_t rank, const std::string& marker) {
+bool RankedRun::has_ended(std::uint32_t rank) const {
   siginfo_t info{};
-  while (read_all(file(rank, "out")).find(marker) == std::string::npos) {
-    info.si_pid = 0;
-    waitid(P_PID, static_cast<id_t>(running_[rank]), &info, WEXITED | WNOHANG | WNOWAIT);
-    if (info.si_pid != 0) {
-      return;
-    }
+  waitid(P_PID, static_cast<id_t>(running_.at(rank)), &info, WEXITED | WNOHANG | WNOWAIT);
+  return info.si_pid != 0;
+}
+
+void RankedRun::wait_for(std::uint32_t rank, const std::string& marker) {
+  while (read_all(file(rank, "out")).find(marker) == std::string::npos && !has_ended(rank)) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
 }

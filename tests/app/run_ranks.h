@@ -89,6 +89,8 @@ class RankedRun {
 
  private:
   [[nodiscard]] std::string file(std::uint32_t rank, const char* stream) const;
+  /// Without waiting for it. While a launcher has it: no.
+  [[nodiscard]] bool has_ended(std::uint32_t rank) const;
   /// This process becomes the rank.
   [[noreturn]] void become(std::uint32_t rank,
                            const std::vector<std::string>& arguments,

@@ -89,7 +89,8 @@ TEST_CASE("meeting place: a wait can be interrupted, and says by what") {
   for (const auto& [signal, code] : {std::pair{SIGINT, "interrupted"}, {SIGTERM, "terminated"}}) {
     const ir::Status status = executor::wait_for_listener(
         "127.0.0.1", silent.port(),
-        Patience{.interrupted = &interrupted, .signal = [number = signal] { return number; }});
+        Patience{.stops = {.interrupted = &interrupted,
+                           .signal = [number = signal] { return number; }}});
     REQUIRE(!status.ok());
     CHECK(status.error().kind == ir::ErrorKind::Interrupted);
     CHECK(status.error().diagnostics[0].code == code);
@@ -102,7 +103,8 @@ TEST_CASE("meeting place: a Ctrl-C that comes a moment later is why the others a
   for (const int number : {0, SIGINT, SIGTERM}) {
     CAPTURE(number);
     std::atomic<bool> interrupted = false;
-    const Patience patience{.interrupted = &interrupted, .signal = [=] { return number; }};
+    const Patience patience{
+        .stops = {.interrupted = &interrupted, .signal = [=] { return number; }}};
     std::thread signal([&] {
       std::this_thread::sleep_for(milliseconds(50));
       interrupted = number != 0;

@@ -151,8 +151,9 @@ TEST_CASE("processes: a rank lost just before this one's own Ctrl-C is the signa
     auto links = socket_links(2);
     std::atomic<bool> interrupted = row.signal != 0 && row.after_ms < 0;
     links[1].clear();  // as a second Ctrl-C kills it
-    Processes peers(std::move(links[0]),
-                    {.rank = 0, .interrupted = &interrupted, .signal = [&] { return row.signal; }});
+    Processes peers(
+        std::move(links[0]),
+        {.rank = 0, .stops = {.interrupted = &interrupted, .signal = [&] { return row.signal; }}});
     std::thread signal([&] {
       std::this_thread::sleep_for(milliseconds(std::max(row.after_ms, 0)));
       interrupted = row.signal != 0;
@@ -302,10 +303,11 @@ TEST_CASE("processes: a signal to one rank interrupts all, with its number") {
     Said said;
     for (std::uint32_t rank = 0; rank < 3; ++rank) {
       threads.emplace_back([&, rank] {
-        Processes peers(std::move(links[rank]), {.rank = rank,
-                                                 .time_out = std::chrono::seconds(60),
-                                                 .interrupted = rank == 1 ? &interrupted : nullptr,
-                                                 .signal = [signal] { return signal; }});
+        Processes peers(std::move(links[rank]),
+                        {.rank = rank,
+                         .time_out = std::chrono::seconds(60),
+                         .stops = {.interrupted = rank == 1 ? &interrupted : nullptr,
+                                   .signal = [signal] { return signal; }}});
         if (rank == 0) {
           interrupted = true;
         }
