@@ -7,6 +7,7 @@
 #include <sstream>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include <fcntl.h>
 #include <netdb.h>
@@ -125,7 +126,7 @@ ir::Error Patience::cause_of(ir::Error error) const {
   while (!stops.is_interrupted() && stops.interrupted != nullptr && steady_clock::now() < until) {
     std::this_thread::sleep_for(kSignalEvery);
   }
-  return before || stops.is_ctrl_c() ? interruption(stops, "the ranks met") : error;
+  return before || stops.is_ctrl_c() ? interruption(stops, "the ranks met") : std::move(error);
 }
 
 ir::Status check_port_free(std::uint16_t port) {
